@@ -1,12 +1,12 @@
 /*
  * core.h
- *		What keyright's server and its client share: the arithmetic of a lease,
- *		the seat id and the signed token.
+ *		What keyright's server and its client share: the arithmetic of a
+ *		lease, the seat id and the signed token.
  *
- * Pure C on top of libc and libsodium.  Nothing here knows PostgreSQL, reads a
- * clock, opens a file or allocates memory; every buffer is the caller's and of
- * a fixed size.  Call sodium_init() once before any function of token.c or
- * jwk.c.
+ * Pure C on top of libc and libsodium.  Nothing here knows PostgreSQL, reads
+ * a clock, opens a file or allocates memory; every buffer is the caller's and
+ * of a fixed size.  Call sodium_init() once before any function of jwk.c or
+ * token.c.
  */
 #ifndef KEYRIGHT_CORE_H
 #define KEYRIGHT_CORE_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---------- lease.c: when a lease is live, and until when it may run ---------- */
+/* ----- lease.c: when a lease is live, and until when it may run ----- */
 
 /*
  * Times and lengths are microseconds; which epoch does not matter as long as
@@ -48,7 +48,7 @@ extern int64_t lease_lapses_at(int64_t expires_at, int64_t tolerance);
  */
 extern int64_t lease_end(int64_t now, int64_t ttl, int64_t license_end);
 
-/* ---------- seat_id.c: a UUID of version 8 with the slot inside ---------- */
+/* ----- seat_id.c: a UUID of version 8 with the slot inside ----- */
 
 #define SEAT_ID_SIZE		16
 #define SEAT_ID_TEXT_SIZE	37	/* canonical text and its final zero */
@@ -74,7 +74,7 @@ extern void seat_id_print(char text[SEAT_ID_TEXT_SIZE],
 extern bool seat_id_parse(uint8_t id[SEAT_ID_SIZE],
 						  const char *text, size_t size);
 
-/* ---------- jwk.c: keys and their public form (RFC 7517, 7638, 8037) ---------- */
+/* ----- jwk.c: keys and their public form (RFC 7517, 7638, 8037) ----- */
 
 #define SEED_SIZE			32
 #define PUBLIC_KEY_SIZE		32
@@ -114,9 +114,9 @@ extern bool seed_decode(uint8_t seed[SEED_SIZE],
 extern void signing_key_init(SigningKey *key, const uint8_t seed[SEED_SIZE]);
 
 /*
- * Computes the kid.  False when the bytes are no point that a signature may be
- * trusted under: not canonical, not on the curve, or of small order (all zero
- * among them).
+ * Computes the kid.  False when the bytes are no point that a signature may
+ * be trusted under: not canonical, not on the curve, or of small order (all
+ * zero among them).
  */
 extern bool public_key_init(PublicKey *key,
 							const uint8_t bytes[PUBLIC_KEY_SIZE]);
@@ -133,11 +133,11 @@ extern const PublicKey *keyset_find(const KeySet *set,
 /*
  * Reads a JWK Set (RFC 7517, section 5).  Keys not usable here (another
  * kty, crv, use or alg; key_ops without "verify"; no x, or one that is no
- * usable key; a "d") are passed over, as the RFC says, so the set may come out
- * empty.  A text that is no JWK Set is refused, and so is one with more than
- * KEYSET_MAX usable keys or of more than KEYSET_SOURCE_MAX bytes: the set is
- * then empty and *problem, a sentence fragment, says what was wrong (NULL
- * otherwise).  The kid is always computed, never taken from the text.
+ * usable key; a "d") are passed over, as the RFC says, so the set may come
+ * out empty.  A text that is no JWK Set is refused, and so is one with more
+ * than KEYSET_MAX usable keys or of more than KEYSET_SOURCE_MAX bytes: the
+ * set is then empty and *problem, a sentence fragment, says what was wrong
+ * (NULL otherwise).  The kid is always computed, never taken from the text.
  */
 #define KEYSET_SOURCE_MAX	65536
 extern bool keyset_read(KeySet *set, const char *json, size_t size,
@@ -147,7 +147,7 @@ extern bool keyset_read(KeySet *set, const char *json, size_t size,
 #define KEYSET_TEXT_SIZE	(32 + KEYSET_MAX * 224)
 extern size_t keyset_write(char text[KEYSET_TEXT_SIZE], const KeySet *set);
 
-/* Base64url without padding (RFC 7515 section 2); both end out with a zero. */
+/* Base64url without padding; both end out with a zero. */
 extern size_t b64url_write(char *out, size_t room,
 						   const void *data, size_t size);
 
@@ -155,9 +155,9 @@ extern size_t b64url_write(char *out, size_t room,
 extern bool b64url_read(char *out, size_t room, size_t *size,
 						const char *text, size_t text_size);
 
-/* ---------- token.c: the signed form of a lease (RFC 7515, 7519, 8037) ---------- */
+/* ----- token.c: the signed form of a lease (RFC 7515, 7519, 8037) ----- */
 
-#define CLAIM_TEXT_MAX		255 /* bytes of UTF-8 in issuer, license, holder */
+#define CLAIM_TEXT_MAX		255 /* bytes of UTF-8 */
 #define TOKEN_SIZE			4096	/* the longest token and its final zero */
 
 typedef struct LeaseClaims
@@ -197,8 +197,8 @@ extern size_t token_write(char token[TOKEN_SIZE], const LeaseClaims *claims,
  * Checks a token against a set of keys at an instant (microseconds since
  * 1970).  Claims are filled in for TOKEN_VALID and TOKEN_EXPIRED only, else
  * all zero; kid (final zero included) whenever the header could be read and
- * names a key by a thumbprint, else empty: it is safe to print.  *problem is a
- * sentence fragment that says which check failed, NULL for TOKEN_VALID; it
+ * names a key by a thumbprint, else empty: it is safe to print.  *problem is
+ * a sentence fragment that says which check failed, NULL for TOKEN_VALID; it
  * never quotes the token.
  */
 extern TokenStatus token_verify(const char *token, size_t size,
@@ -209,7 +209,7 @@ extern TokenStatus token_verify(const char *token, size_t size,
 /* "valid", "expired", "malformed", "unknown_key", "bad_signature" */
 extern const char *token_status_name(TokenStatus status);
 
-/* ---------- json.c: a strict reader for small documents (RFC 8259) ---------- */
+/* ----- json.c: a strict reader for small documents (RFC 8259) ----- */
 
 #define JSON_DEPTH_MAX		8
 #define JSON_NAMES_MAX		64	/* in all objects that are open at once */
@@ -265,7 +265,7 @@ extern bool jread_integer(JsonReader *reader, int64_t *value);
 /* Passes over a value of any kind, checking it all the same. */
 extern bool jread_skip(JsonReader *reader);
 
-/* Does the string say this ASCII word, whatever escapes it is spelled with? */
+/* Does the string say this ASCII word, however it is escaped? */
 extern bool jtext_is(JsonText text, const char *word);
 
 /* Decodes into out with a final zero; false when it is longer than room. */

@@ -72,7 +72,7 @@ jread_peek(JsonReader *reader)
 	return reader->at < reader->end ? *reader->at : '\0';
 }
 
-/* ---------- characters ---------- */
+/* ----- characters ----- */
 
 /* The smallest character that needs a sequence of this length. */
 static const uint32_t utf8_least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -198,7 +198,7 @@ escape(JsonText *text, uint32_t *code)
 	return true;
 }
 
-/* Takes one character off the front; false if it may not stand in a string. */
+/* Takes one character; false if it may not stand in a string. */
 static bool
 next_code(JsonText *text, uint32_t *code)
 {
@@ -215,7 +215,7 @@ next_code(JsonText *text, uint32_t *code)
 	return length > 0 && *code >= 0x20;
 }
 
-/* ---------- strings ---------- */
+/* ----- strings ----- */
 
 bool
 jread_string(JsonReader *reader, JsonText *value)
@@ -293,7 +293,7 @@ jtext_copy(char *out, size_t room, size_t *size, JsonText text)
 	return true;
 }
 
-/* ---------- objects and arrays ---------- */
+/* ----- objects and arrays ----- */
 
 static bool
 enter(JsonReader *reader, char bracket)
@@ -363,7 +363,7 @@ jread_member(JsonReader *reader, JsonText *name)
 	return true;
 }
 
-/* ---------- numbers and what is passed over ---------- */
+/* ----- numbers and what is passed over ----- */
 
 static bool
 is_digit(const JsonReader *reader)

@@ -3,7 +3,7 @@
  *		Keys and their public form (RFC 7517, RFC 7638, RFC 8037).
  *
  * A key's name (kid) is its RFC 7638 thumbprint, always computed here and
- * never believed: two keys cannot share a name, and a document cannot give the
+ * never believed: two keys cannot share a name, and no document can give the
  * name of one key to another.
  *
  * Every PublicKey was made by public_key_init(), so whoever holds one may
@@ -17,7 +17,7 @@
 
 #define KID_LENGTH			(KID_SIZE - 1)
 
-/* ---------- base64url ---------- */
+/* ----- base64url ----- */
 
 size_t
 b64url_write(char *out, size_t room, const void *data, size_t size)
@@ -29,8 +29,8 @@ b64url_write(char *out, size_t room, const void *data, size_t size)
 
 /*
  * libsodium refuses padding, foreign characters and spare bits that are set.
- * All of that could be said in one sentence, "encoding it again gives the same
- * text", so that is what is checked, whatever libsodium accepts.
+ * One sentence says all of that, "encoding it again gives the same text", so
+ * that is what is checked as well, whatever libsodium accepts.
  */
 bool
 b64url_read(char *out, size_t room, size_t *size,
@@ -52,7 +52,7 @@ b64url_read(char *out, size_t room, size_t *size,
 	return same;
 }
 
-/* ---------- one key ---------- */
+/* ----- one key ----- */
 
 static bool
 is_space(char c)
@@ -90,7 +90,8 @@ name_key(PublicKey *key)
 
 	b64url_write(x, sizeof(x), key->bytes, PUBLIC_KEY_SIZE);
 	length = snprintf(text, sizeof(text),
-					  "{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"}", x);
+					  "{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"}",
+					  x);
 	crypto_hash_sha256(hash, (const unsigned char *) text,
 					   (unsigned long long) length);
 	b64url_write(key->kid, sizeof(key->kid), hash, sizeof(hash));
@@ -129,10 +130,10 @@ public_key_decode(PublicKey *key, const char *x, size_t size)
 }
 
 /*
- * The header of every token under this key is the same, so it is encoded once.
- * A seed's own public key needs no test: it is a multiple of the base point,
- * and not of small order because the multiplier is less than the order of the
- * subgroup times eight and a multiple of eight.
+ * The header of every token under this key is the same: encoded once, here.
+ * A seed's own public key needs no test.  It is the base point times a number
+ * between 2^254 and 2^255 that 8 divides, and no such number is a multiple of
+ * the subgroup's order: so it lies in the subgroup and is not the identity.
  */
 void
 signing_key_init(SigningKey *key, const uint8_t seed[SEED_SIZE])
@@ -150,7 +151,7 @@ signing_key_init(SigningKey *key, const uint8_t seed[SEED_SIZE])
 	b64url_write(key->header, sizeof(key->header), header, (size_t) length);
 }
 
-/* ---------- sets of keys ---------- */
+/* ----- sets of keys ----- */
 
 bool
 keyset_add(KeySet *set, const PublicKey *key)
@@ -201,7 +202,7 @@ keyset_write(char text[KEYSET_TEXT_SIZE], const KeySet *set)
 	return length;
 }
 
-/* ---------- reading a JWK Set ---------- */
+/* ----- reading a JWK Set ----- */
 
 /* Takes a value and says whether it is this word; another kind is not. */
 static bool

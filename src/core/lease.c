@@ -38,7 +38,7 @@ last_instant(int64_t expires_at, int64_t tolerance)
 	return expires_at + tolerance;
 }
 
-/* Down to a whole second, before 0 too; LEASE_NEVER if there is none below. */
+/* Down to a whole second; LEASE_NEVER if there is none below. */
 static int64_t
 second_floor(int64_t at)
 {
@@ -54,7 +54,7 @@ second_floor(int64_t at)
 	return at - rest;
 }
 
-/* Up to a whole second, before 0 too; LEASE_FOREVER if there is none above. */
+/* Up to a whole second; LEASE_FOREVER if there is none above. */
 static int64_t
 second_ceil(int64_t at)
 {

@@ -3,10 +3,9 @@
  *		The seat id: a UUID of version 8 (RFC 9562) with the slot inside.
  *
  * Bytes 0 to 3, big endian, are one random bit and the 31 bits of the slot;
- * then the version nibble 8 and the variant bits 10 at the places that the RFC
+ * the version nibble 8 and the variant bits 10 are at the places that the RFC
  * gives them; the other 91 bits are random.  So a seat's row is found by the
- * primary key of the table and the table needs no index on a column that
- * changes.
+ * primary key of its table, which needs no index on a column that changes.
  *
  * The slot is no secret, the random bits are: knowing them is the proof of
  * holding the seat.  Ids are compared in constant time.
@@ -36,7 +35,8 @@ seat_id_make(uint8_t id[SEAT_ID_SIZE], int32_t slot)
 int32_t
 seat_id_slot(const uint8_t id[SEAT_ID_SIZE])
 {
-	if ((id[VERSION_BYTE] & 0xf0) != 0x80 || (id[VARIANT_BYTE] & 0xc0) != 0x80)
+	if ((id[VERSION_BYTE] & 0xf0) != 0x80 ||
+		(id[VARIANT_BYTE] & 0xc0) != 0x80)
 		return 0;
 
 	return (int32_t) (((uint32_t) (id[0] & 0x7f) << 24) |

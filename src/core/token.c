@@ -3,8 +3,8 @@
  *		The signed form of a lease: a JWS in compact form (RFC 7515, RFC 7519,
  *		RFC 8037) that any JWT library can verify.
  *
- * The verifier is for tokens of our own making and believes nothing else.  Its
- * invariants:
+ * The verifier is for tokens of our own making and believes nothing else.
+ * Its invariants:
  *
  * - Algorithm, type and keys are fixed by the caller and this file; a header
  *   names one of the caller's keys and has no other say.
@@ -31,7 +31,7 @@
 /* What a part of a token can hold at most once decoded, and a final zero. */
 #define PART_SIZE			(TOKEN_SIZE / 4 * 3 + 1)
 
-/* ---------- claims ---------- */
+/* ----- claims ----- */
 
 bool
 claim_text_ok(const char *text, size_t size)
@@ -80,7 +80,7 @@ claims_problem(const LeaseClaims *claims)
 	return NULL;
 }
 
-/* ---------- writing ---------- */
+/* ----- writing ----- */
 
 /*
  * Three texts of CLAIM_TEXT_MAX bytes, each escaped byte by byte, and less
@@ -97,7 +97,7 @@ put(char *to, const char *text)
 	return to + length;
 }
 
-/* A member and the comma after it; only quote and backslash need an escape. */
+/* A member and a comma; only quote and backslash need an escape. */
 static char *
 put_text(char *to, const char *name, const char *text)
 {
@@ -162,7 +162,7 @@ token_write(char token[TOKEN_SIZE], const LeaseClaims *claims,
 	return (size_t) (to - token);
 }
 
-/* ---------- verifying: the parts of a token ---------- */
+/* ----- verifying: the parts of a token ----- */
 
 typedef struct Part
 {
@@ -272,7 +272,7 @@ check_signature(const Part *signed_part, const Part *signature,
 	return TOKEN_VALID;
 }
 
-/* ---------- verifying: the payload ---------- */
+/* ----- verifying: the payload ----- */
 
 /* The members with a meaning; a token has to have those before MEMBER_ISS. */
 enum
@@ -400,7 +400,7 @@ read_payload(LeaseClaims *claims, const char *json, size_t size)
 	return claims_problem(claims);
 }
 
-/* ---------- verifying: the whole ---------- */
+/* ----- verifying: the whole ----- */
 
 static const char *
 decode_header(char kid[KID_SIZE], const Part *part)
