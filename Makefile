@@ -14,11 +14,47 @@ SHLIB_LINK = -lsodium
 # Bitcode for the JIT would need clang and speeds up nothing here.
 override with_llvm = no
 
-REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
-REGRESS_OPTS = --inputdir=test --load-extension=keyright
-ISOLATION = $(patsubst test/specs/%.spec,%,$(sort $(wildcard test/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=test --load-extension=keyright
+# "make installcheck" asks your running server, which must preload keyright;
+# "make installcheck NOPRELOAD=1" asks one that does not.  Immediate variables,
+# because PGXS looks whether they are empty without expanding them.
+REGRESS_DIR := $(if $(NOPRELOAD),test/nopreload,test)
+REGRESS := $(patsubst $(REGRESS_DIR)/sql/%.sql,%,$(sort \
+	$(wildcard $(REGRESS_DIR)/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(REGRESS_DIR) --load-extension=keyright
+ISOLATION := $(if $(NOPRELOAD),,$(patsubst test/specs/%.spec,%,$(sort \
+	$(wildcard test/specs/*.spec))))
+# Before 16 the expected results are sought in the output folder.
+ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=keyright
 
-PG_CONFIG = pg_config
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+EXTRA_CLEAN = build $(foreach d,src src/core,$(d)/*.gcno $(d)/*.gcda)
+
+# PG_CONFIG, or PG_MAJOR with Debian's packages, choose the PostgreSQL.
+PG_CONFIG ?= $(if $(PG_MAJOR),/usr/lib/postgresql/$(PG_MAJOR)/bin/)pg_config
+PGXS := $(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null))
+ifneq ($(PGXS),)
 include $(PGXS)
+# A header that changed must reach every object: PGXS does not track that.
+$(OBJS): $(wildcard src/*.h src/core/*.h)
+else
+# A fresh machine: "make demo" and "make test" install what is missing here.
+all install installcheck:
+	@echo "$(PG_CONFIG) knows no PGXS: run scripts/deps, or set PG_CONFIG." >&2
+	@exit 1
+clean:
+	rm -rf $(OBJS) $(MODULE_big).so $(EXTRA_CLEAN)
+endif
+
+# What follows needs no PGXS, installs nothing into PostgreSQL and touches no
+# server of yours.
+test:
+	@test/run
+
+demo demo-shell:
+	@scripts/deps demo
+	@scripts/$@
+
+bench:
+	@scripts/deps test
+	@bench/run
+
+.PHONY: all install installcheck clean test demo demo-shell bench
