@@ -43,8 +43,8 @@ extern int64_t lease_lapses_at(int64_t expires_at, int64_t tolerance);
 /*
  * Where a lease of this length ends that is given out or renewed now: on a
  * whole second, rounded up, and never after the license's own end (rounded
- * down to a whole second, should it not be on one).  Beyond the last whole
- * second it is LEASE_FOREVER, before the first LEASE_NEVER.
+ * down to a whole second, should it not be on one).  A sum after the last
+ * whole second is LEASE_FOREVER, one before the first instant LEASE_NEVER.
  */
 extern int64_t lease_end(int64_t now, int64_t ttl, int64_t license_end);
 

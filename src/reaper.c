@@ -1,0 +1,460 @@
+/*
+ * reaper.c
+ *		Background workers that sweep every database with the extension.
+ *
+ * Words used here:
+ *
+ * launcher	static worker, connected to no database, which is why it blocks no
+ *			DROP, no RENAME and no CREATE DATABASE ... TEMPLATE
+ * visit	a short-lived worker in one database: it sweeps for half a second
+ *			at most and exits; what is left is for a visit right after
+ * round	keyright.reap_interval: the time between visits of a database that
+ *			is known to have the extension
+ * marked	known to have it: a call of ours, or CREATE EXTENSION, said so in
+ *			shared memory, or a visit found it
+ *
+ * A visit costs some 26 ms, most of it to start, so databases without the
+ * extension are visited once only, one a second after start: one may have come
+ * with a template or a restart, with nobody calling anything in it yet.
+ *
+ * The launcher exits with 1 in every case, so that the postmaster starts it
+ * again.  Nothing is held across a wait: no transaction, no snapshot.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+#include "extension.h"
+
+PGDLLEXPORT void keyright_launcher_main(Datum arg);
+PGDLLEXPORT void keyright_visit_main(Datum arg);
+PG_FUNCTION_INFO_V1(keyright_reaper_status);
+
+#define RESTART_AFTER	5		/* seconds, for the launcher */
+#define VISIT_TIME		500		/* ms */
+#define UNSEEN_PACE		1000	/* ms between databases not seen before */
+#define NAP_MAX			10000	/* ms */
+#define BACKOFF_MAX		10		/* doublings of the round after errors */
+
+static void
+setup_signals(void)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+}
+
+/* ---------- the visit: one database, half a second ---------- */
+
+static void
+note_result(const Sweep *sweep, bool has_extension)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	SharedDatabase *entry;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	entry = shared_find_database(MyDatabaseId, true);
+	if (entry != NULL)
+	{
+		/* more is left: come back at once */
+		if (sweep->next_block == 0)
+			entry->last_sweep = now;
+		else
+			entry->next_visit = now;
+		if (entry->next_block == 0)
+			entry->last_reaped = 0;
+		entry->marked = has_extension;
+		entry->next_block = sweep->next_block;
+		entry->last_reaped += sweep->reaped;
+		entry->total_reaped += sweep->reaped;
+		entry->failures = 0;
+	}
+	LWLockRelease(keyright_shared->lock);
+}
+
+static void
+note_error(const char *message)
+{
+	SharedDatabase *entry;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	entry = shared_find_database(MyDatabaseId, true);
+	if (entry != NULL)
+	{
+		entry->failures++;
+		entry->next_block = 0;
+		entry->last_error_at = GetCurrentTimestamp();
+		strlcpy(entry->last_error, message, SHARED_ERROR_SIZE);
+	}
+	LWLockRelease(keyright_shared->lock);
+}
+
+static BlockNumber
+block_to_go_on_with(void)
+{
+	SharedDatabase *entry;
+	BlockNumber block;
+
+	LWLockAcquire(keyright_shared->lock, LW_SHARED);
+	entry = shared_find_database(MyDatabaseId, false);
+	block = entry ? entry->next_block : 0;
+	LWLockRelease(keyright_shared->lock);
+	return block;
+}
+
+static void
+visit(void)
+{
+	Sweep		sweep = {0};
+	bool		has_extension;
+
+	StartTransactionCommand();
+	has_extension = tables_find_quietly() != NULL;
+	CommitTransactionCommand();
+	if (has_extension)
+	{
+		sweep.next_block = block_to_go_on_with();
+		pgstat_report_activity(STATE_RUNNING, "keyright: reaping");
+		sweep_slice(&sweep,
+					TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+												VISIT_TIME));
+	}
+	note_result(&sweep, has_extension);
+}
+
+void
+keyright_visit_main(Datum arg)
+{
+	MemoryContext context;
+
+	setup_signals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg),
+											  InvalidOid, 0);
+	/* no wait, for a table say, may hold up whoever drops this database */
+	SetConfigOption("lock_timeout", "1s", PGC_SUSET, PGC_S_OVERRIDE);
+	/* what is swept may be lost in a crash: the next sweep does it again */
+	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);
+	context = CurrentMemoryContext;
+	PG_TRY();
+	{
+		visit();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		note_error(error->message);
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	pgstat_report_stat(true);
+	proc_exit(0);
+}
+
+/* ---------- the launcher: which database is next ---------- */
+
+static bool
+start_visit(Oid database, BackgroundWorkerHandle **handle)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION | BGWORKER_INTERRUPTIBLE,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "keyright",
+		.bgw_function_name = "keyright_visit_main",
+		.bgw_name = "keyright reaper",
+		.bgw_type = "keyright reaper",
+		.bgw_main_arg = ObjectIdGetDatum(database),
+		.bgw_notify_pid = MyProcPid
+	};
+
+	return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+/* The databases that one can connect to. */
+static List *
+list_databases(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *databases = NIL;
+	Relation	rel;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+
+		if (database->datallowconn)
+		{
+			MemoryContext old = MemoryContextSwitchTo(context);
+
+			databases = lappend_oid(databases, database->oid);
+			MemoryContextSwitchTo(old);
+		}
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return databases;
+}
+
+static TimestampTz
+after_round(const SharedDatabase *entry, TimestampTz now)
+{
+	int			doublings = Min(entry->failures, BACKOFF_MAX);
+
+	return TimestampTzPlusMilliseconds(now, ((int64) keyright_reap_interval) <<
+									   doublings);
+}
+
+/*
+ * Chooses the database whose visit is due for the longest time, and sets when
+ * it is due again.  Without one, *wake becomes the time at which one will be.
+ */
+static Oid
+choose(List *databases, TimestampTz now, TimestampTz *wake)
+{
+	SharedDatabase *chosen = NULL;
+	Oid			result = InvalidOid;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < SHARED_DATABASES; i++)
+	{
+		SharedDatabase *entry = &keyright_shared->databases[i];
+
+		if (entry->oid == InvalidOid)
+			continue;
+		if (!list_member_oid(databases, entry->oid))
+			entry->oid = InvalidOid;	/* dropped */
+		else if (entry->marked && entry->next_visit <= now)
+		{
+			if (chosen == NULL || entry->next_visit < chosen->next_visit)
+				chosen = entry;
+		}
+		else if (entry->marked)
+			*wake = Min(*wake, entry->next_visit);
+	}
+	if (chosen != NULL)
+	{
+		result = chosen->oid;
+		chosen->next_visit = after_round(chosen, now);
+	}
+	LWLockRelease(keyright_shared->lock);
+	return result;
+}
+
+/* A database that no visit has seen yet; its entry says that one has now. */
+static Oid
+choose_unseen(List *databases)
+{
+	Oid			result = InvalidOid;
+	ListCell   *cell;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	foreach(cell, databases)
+	{
+		if (shared_find_database(lfirst_oid(cell), false) == NULL)
+		{
+			SharedDatabase *entry;
+
+			result = lfirst_oid(cell);
+			entry = shared_find_database(result, true);
+			if (entry != NULL)
+				entry->next_visit = after_round(entry, GetCurrentTimestamp());
+			break;
+		}
+	}
+	LWLockRelease(keyright_shared->lock);
+	return result;
+}
+
+static void
+run_visit(Oid database)
+{
+	static bool complained = false;
+	BackgroundWorkerHandle *handle;
+
+	if (start_visit(database, &handle))
+	{
+		complained = false;
+		(void) WaitForBackgroundWorkerShutdown(handle);
+		return;
+	}
+	/* once, however long it lasts */
+	if (!complained)
+		ereport(LOG,
+				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				errmsg("keyright could not start a worker to reap seats"),
+				errhint("Raise \"max_worker_processes\". Check-outs are not affected: they take over lapsed seats themselves."));
+	complained = true;
+}
+
+static void
+nap(TimestampTz until)
+{
+	long		ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+													 until);
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(ms, NAP_MAX), PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	/* also answers the barriers that DROP DATABASE waits for */
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+}
+
+/* Visits what is due; returns when to look again. */
+static TimestampTz
+launch(TimestampTz *unseen_at)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz wake = TimestampTzPlusMilliseconds(now, NAP_MAX);
+	List	   *databases = list_databases();
+	Oid			database = choose(databases, now, &wake);
+
+	if (!OidIsValid(database) && now >= *unseen_at)
+	{
+		database = choose_unseen(databases);
+		*unseen_at = TimestampTzPlusMilliseconds(now, UNSEEN_PACE);
+		if (OidIsValid(database))
+			wake = *unseen_at;
+	}
+	else if (OidIsValid(database))
+		wake = now;
+	list_free(databases);
+	if (OidIsValid(database))
+		run_visit(database);
+	return Min(wake, Max(*unseen_at, now));
+}
+
+static void
+launcher_gone(int code, Datum arg)
+{
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	keyright_shared->launcher_pid = 0;
+	keyright_shared->launcher_latch = NULL;
+	LWLockRelease(keyright_shared->lock);
+}
+
+void
+keyright_launcher_main(Datum arg)
+{
+	MemoryContext context;
+	TimestampTz unseen_at = 0;
+
+	setup_signals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	before_shmem_exit(launcher_gone, (Datum) 0);
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	keyright_shared->launcher_pid = MyProcPid;
+	keyright_shared->launcher_latch = MyLatch;
+	LWLockRelease(keyright_shared->lock);
+	context = AllocSetContextCreate(TopMemoryContext, "keyright launcher",
+									ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		MemoryContextSwitchTo(context);
+		nap(launch(&unseen_at));
+		MemoryContextReset(context);
+	}
+}
+
+void
+reaper_init(void)
+{
+	BackgroundWorker worker = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = RESTART_AFTER,
+		.bgw_library_name = "keyright",
+		.bgw_function_name = "keyright_launcher_main",
+		.bgw_name = "keyright launcher",
+		.bgw_type = "keyright launcher"
+	};
+
+	RegisterBackgroundWorker(&worker);
+}
+
+/* ---------- the view keyright.reaper ---------- */
+
+static Datum
+time_or_null(TimestampTz at, bool *isnull)
+{
+	*isnull = at == 0;
+	return TimestampTzGetDatum(at);
+}
+
+Datum
+keyright_reaper_status(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	Datum		values[8] = {0};
+	bool		nulls[8] = {0};
+	SharedDatabase entry = {0};
+	pid_t		pid = 0;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	if (keyright_shared != NULL)
+	{
+		SharedDatabase *found;
+
+		LWLockAcquire(keyright_shared->lock, LW_SHARED);
+		pid = keyright_shared->launcher_pid;
+		found = shared_find_database(MyDatabaseId, false);
+		if (found != NULL)
+			entry = *found;
+		LWLockRelease(keyright_shared->lock);
+	}
+	values[0] = BoolGetDatum(keyright_shared != NULL);
+	values[1] = BoolGetDatum(pid != 0);
+	values[2] = Int32GetDatum(pid);
+	nulls[2] = pid == 0;
+	values[3] = time_or_null(entry.last_sweep, &nulls[3]);
+	values[4] = Int64GetDatum(entry.last_reaped);
+	values[5] = Int64GetDatum(entry.total_reaped);
+	values[6] = CStringGetTextDatum(entry.last_error);
+	nulls[6] = entry.last_error[0] == '\0';
+	values[7] = time_or_null(entry.last_error_at, &nulls[7]);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
+											 nulls));
+}

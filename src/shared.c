@@ -1,0 +1,111 @@
+/*
+ * shared.c
+ *		What all processes of the server share: which databases are worth a
+ *		sweep, and what the last sweep of each came to.
+ *
+ * Nothing here decides anything: all of it can be lost at any moment, and is
+ * at every restart.  A database that finds no entry because all are taken is
+ * visited at the pace of those that were never seen.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "extension.h"
+
+PG_FUNCTION_INFO_V1(keyright_mark_database);
+
+Shared	   *keyright_shared = NULL;
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
+	RequestNamedLWLockTranche("keyright", 1);
+}
+
+static void
+startup_memory(void)
+{
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	keyright_shared = ShmemInitStruct("keyright", sizeof(Shared), &found);
+	if (!found)
+	{
+		memset(keyright_shared, 0, sizeof(Shared));
+		keyright_shared->lock = &GetNamedLWLockTranche("keyright")->lock;
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+shared_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_memory;
+}
+
+SharedDatabase *
+shared_find_database(Oid oid, bool create)
+{
+	SharedDatabase *unused = NULL;
+
+	for (int i = 0; i < SHARED_DATABASES; i++)
+	{
+		SharedDatabase *entry = &keyright_shared->databases[i];
+
+		if (entry->oid == oid)
+			return entry;
+		if (entry->oid == InvalidOid && unused == NULL)
+			unused = entry;
+	}
+	if (!create || unused == NULL)
+		return NULL;
+	memset(unused, 0, sizeof(SharedDatabase));
+	unused->oid = oid;
+	return unused;
+}
+
+void
+shared_mark_database(void)
+{
+	static SharedDatabase *mine = NULL;
+
+	if (keyright_shared == NULL)
+		return;
+	/* unlocked: ours can neither vanish nor become another's while we live */
+	if (mine != NULL && mine->oid == MyDatabaseId && mine->marked)
+		return;
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	mine = shared_find_database(MyDatabaseId, true);
+	if (mine != NULL && !mine->marked)
+	{
+		mine->marked = true;
+		mine->next_visit = 0;
+		if (keyright_shared->launcher_latch != NULL)
+			SetLatch(keyright_shared->launcher_latch);
+	}
+	LWLockRelease(keyright_shared->lock);
+}
+
+/* Called by the installation script. */
+Datum
+keyright_mark_database(PG_FUNCTION_ARGS)
+{
+	shared_mark_database();
+	PG_RETURN_VOID();
+}
