@@ -185,7 +185,8 @@ sign(const License *license, const SeatRow *row)
 		DatumGetTimestampTz(row->values[SEAT_ISSUED_AT - 1]));
 	claims.expires_at = unix_seconds(
 		DatumGetTimestampTz(row->values[SEAT_EXPIRES_AT - 1]));
-	token_write(token, &claims, signing_key());
+	if (token_write(token, &claims, signing_key()) == 0)
+		elog(ERROR, "the lease cannot stand in a token");
 	return token;
 }
 

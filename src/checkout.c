@@ -97,6 +97,7 @@ repeat_request(Request *request, SeatRow *row)
 	if (seat_own(table, LockWaitBlock) != SEAT_OWNED)
 		elog(ERROR, "a seat vanished under the lock of its license");
 	request->look.now = GetCurrentTimestamp();
+	license_require_usable(&request->license, request->look.now);
 	seat_row_copy(row, table);
 	if (!seat_live(table, request->license.skew, request->look.now))
 	{

@@ -99,6 +99,7 @@ renew(Beat *beat)
 			continue;
 		}
 		now = GetCurrentTimestamp();
+		license_require_usable(&beat->license, now);
 		if (!seat_live(table, skew, now))
 			return ENDED_EXPIRED;
 		if (!renewed_row(beat, now))
@@ -119,6 +120,7 @@ renew(Beat *beat)
 static const char *
 try_renew(Beat *beat)
 {
+	/* said even to who holds no seat of it */
 	license_require_usable(&beat->license, beat->look.now);
 	seat_table_open(&beat->table, beat->look.snapshot);
 	return renew(beat);
