@@ -341,28 +341,32 @@ nap(TimestampTz until)
 	}
 }
 
-/* Visits what is due; returns when to look again. */
+/*
+ * Visits one database: one that is due, else one that was never seen, unless
+ * it is too early for that.  Returns when to look again.
+ */
 static TimestampTz
-launch(TimestampTz *unseen_at)
+launch(void)
 {
+	static TimestampTz unseen_at = 0;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz wake = TimestampTzPlusMilliseconds(now, NAP_MAX);
 	List	   *databases = list_databases();
 	Oid			database = choose(databases, now, &wake);
 
-	if (!OidIsValid(database) && now >= *unseen_at)
+	if (OidIsValid(database))
+		wake = now;				/* another one may be due */
+	else if (now < unseen_at)
+		wake = Min(wake, unseen_at);
+	else if (OidIsValid(database = choose_unseen(databases)))
 	{
-		database = choose_unseen(databases);
-		*unseen_at = TimestampTzPlusMilliseconds(now, UNSEEN_PACE);
-		if (OidIsValid(database))
-			wake = *unseen_at;
+		unseen_at = TimestampTzPlusMilliseconds(now, UNSEEN_PACE);
+		wake = Min(wake, unseen_at);
 	}
-	else if (OidIsValid(database))
-		wake = now;
 	list_free(databases);
 	if (OidIsValid(database))
 		run_visit(database);
-	return Min(wake, Max(*unseen_at, now));
+	return wake;
 }
 
 static void
@@ -378,7 +382,6 @@ void
 keyright_launcher_main(Datum arg)
 {
 	MemoryContext context;
-	TimestampTz unseen_at = 0;
 
 	setup_signals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
@@ -392,7 +395,7 @@ keyright_launcher_main(Datum arg)
 	for (;;)
 	{
 		MemoryContextSwitchTo(context);
-		nap(launch(&unseen_at));
+		nap(launch());
 		MemoryContextReset(context);
 	}
 }

@@ -151,7 +151,10 @@ extern size_t keyset_write(char text[KEYSET_TEXT_SIZE], const KeySet *set);
 extern size_t b64url_write(char *out, size_t room,
 						   const void *data, size_t size);
 
-/* One spelling only.  False also when there are more than room - 1 bytes. */
+/*
+ * One spelling only.  False also for more than room - 1 bytes and for a text
+ * of TOKEN_SIZE characters or more.
+ */
 extern bool b64url_read(char *out, size_t room, size_t *size,
 						const char *text, size_t text_size);
 
