@@ -65,20 +65,25 @@ use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
   RFC8037_SEED
+  add_lapsed
   add_license
   checkin
   checkout
   crashes
   finish_clients
   heartbeat
+  log_lines
+  log_size
   new_key
   new_node
   oversold
   row
   rows
+  sqlstate
   start_clients
   start_sampler
   stop_sampler
+  wait_emptied
   wait_until
   write_key
 );
@@ -259,6 +264,72 @@ sub _literal
 	return 'NULL' unless defined $text;
 	$text =~ s/(['\\])/$1$1/g;
 	return $text =~ /\\/ ? "E'$text'" : "'$text'";
+}
+
+=pod
+
+=item add_lapsed($node, $dbname, $license_id, $count)
+
+Adds a license all of whose C<$count> seats hold leases that lapsed a day ago.
+Plain SQL: no function is called, from which the reaper would learn that the
+database is in use.
+
+=cut
+
+sub add_lapsed
+{
+	my ($node, $dbname, $license_id, $count) = @_;
+	$node->safe_psql(
+		$dbname, qq(
+		WITH l AS (
+			INSERT INTO keyright.license (license_id, seat_count)
+			VALUES ('$license_id', $count) RETURNING id)
+		INSERT INTO keyright.seat (license, slot, seat_id, holder,
+			checked_out_at, issued_at, expires_at)
+		SELECT l.id, s, gen_random_uuid(), 'nobody', t, t, t + '1 min'
+		FROM l, generate_series(1, $count) s,
+			(SELECT now() - interval '1 day' AS t) u));
+	return;
+}
+
+=pod
+
+=item wait_emptied($node, $dbname, $license_id, $what [, $seconds])
+
+A test named C<$what>: in the end no row of the license's seats has a lease.
+
+=cut
+
+sub wait_emptied
+{
+	my ($node, $dbname, $license_id, $what, $seconds) = @_;
+	my $taken = qq(
+		SELECT count(s.seat_id) FROM keyright.seat s
+		JOIN keyright.license l ON l.id = s.license
+		WHERE l.license_id = '$license_id');
+	my $ok = wait_until($what,
+		sub { $node->safe_psql($dbname, $taken) eq '0' }, $seconds);
+	pass($what) if $ok;
+	return $ok;
+}
+
+=pod
+
+=item sqlstate($node, $sql [, $dbname])
+
+The SQLSTATE of the error that C<$sql> raises; '' when it raises none.
+
+=cut
+
+sub sqlstate
+{
+	my ($node, $sql, $dbname) = @_;
+	my ($out, $err) = ('', '');
+	$node->psql(
+		$dbname // 'postgres', "\\set VERBOSITY sqlstate\n$sql",
+		stdout => \$out,
+		stderr => \$err);
+	return $err =~ /^(?:psql:[^\n]*: )?(?:ERROR|FATAL):  (\w{5})$/m ? $1 : $err;
 }
 
 =pod
@@ -482,9 +553,31 @@ sub stop_sampler
 How many lines of the server's log tell of a process that died of a signal,
 a PANIC or a failed assertion (pg_terminate_backend leaves none).
 
+=item log_size($node)
+
+Where the server's log ends now.
+
+=item log_lines($node, $pattern [, $from])
+
+The lines of the log that match, from there on.
+
 =back
 
 =cut
+
+sub log_size
+{
+	my ($node) = @_;
+	return -s $node->logfile;
+}
+
+sub log_lines
+{
+	my ($node, $pattern, $from) = @_;
+	my $log =
+	  PostgreSQL::Test::Utils::slurp_file($node->logfile, $from // 0);
+	return grep { /$pattern/ } split /\n/, $log;
+}
 
 sub crashes
 {
