@@ -17,7 +17,7 @@ extern void test_jwk(void);
 extern void test_keyset(void);
 extern void test_token(void);
 extern void test_forgery(void);
-extern void test_corpus(const char *folder);
+extern void test_corpus(const char *corpus);
 
 /* ----- sample.c: one key, one lease and what can be made of them ----- */
 
@@ -38,7 +38,7 @@ extern const char *sample_header(void);
 extern size_t forge(char token[FORGED_SIZE],
 					const void *header, size_t header_size,
 					const void *payload, size_t payload_size,
-					const SigningKey *key);
+					const SigningKey *signer);
 
 /* Verifies a copy of exactly this size, so that a sanitizer sees its ends. */
 extern TokenStatus verify(const char *token, size_t size, int64_t at,

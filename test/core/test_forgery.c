@@ -137,7 +137,7 @@ bad_times(void)
 #define EXP					",\"exp\":1750000001"
 
 static void
-members(void)
+member_table(void)
 {
 	static const char *const bad[] = {
 		"", SLOT IAT, SLOT EXP, IAT EXP, SLOT IAT EXP EXP,
@@ -483,7 +483,7 @@ test_forgery(void)
 {
 	headers();
 	bad_times();
-	members();
+	member_table();
 	payloads();
 	final_zero();
 	size_bound();
