@@ -65,6 +65,8 @@ CREATE TABLE keyright.license (
   suspended   boolean NOT NULL DEFAULT false,
   CONSTRAINT license_pkey PRIMARY KEY (id),
   CONSTRAINT license_license_id_key UNIQUE (license_id),
+  -- shown and searched in pg_locks as an unsigned number
+  CONSTRAINT id_from_1 CHECK (id >= 1),
   CONSTRAINT license_id_is_text CHECK (keyright.is_claim_text(license_id)),
   CONSTRAINT seat_count_not_negative CHECK (seat_count >= 0),
   CONSTRAINT ttl_from_1_second_to_3650_days
@@ -134,6 +136,7 @@ SELECT pg_catalog.pg_extension_config_dump('keyright.license', '');
 SELECT pg_catalog.pg_extension_config_dump('keyright.license_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('keyright.seat', '');
 REVOKE ALL ON SEQUENCE keyright.license_id_seq FROM PUBLIC;
+COMMENT ON SEQUENCE keyright.license_id_seq IS 'Makes keyright.license.id; part of every dump.';
 
 CREATE FUNCTION keyright.license_before_delete() RETURNS trigger
 LANGUAGE c AS 'MODULE_PATHNAME', 'keyright_license_delete_trigger';
@@ -334,6 +337,13 @@ CREATE VIEW keyright.holders AS
 REVOKE ALL ON keyright.holders FROM PUBLIC;
 COMMENT ON VIEW keyright.holders IS
   'Who holds which seat: since when, last beat, until when, live or lapsed.';
+COMMENT ON COLUMN keyright.holders.license_id IS 'The license.';
+COMMENT ON COLUMN keyright.holders.slot IS 'Number of the seat; what keyright_revoke_slot() takes.';
+COMMENT ON COLUMN keyright.holders.holder IS 'Free text of who holds it.';
+COMMENT ON COLUMN keyright.holders.since IS 'When it was checked out.';
+COMMENT ON COLUMN keyright.holders.last_beat IS 'When it was last given out or renewed.';
+COMMENT ON COLUMN keyright.holders.expires_at IS 'Until when the lease runs.';
+COMMENT ON COLUMN keyright.holders.state IS 'live, or lapsed: over by more than skew, and not yet emptied.';
 
 CREATE VIEW keyright.pools AS
   SELECT l.license_id, l.seat_count AS seats, u.live,
@@ -357,6 +367,15 @@ CREATE VIEW keyright.pools AS
 REVOKE ALL ON keyright.pools FROM PUBLIC;
 COMMENT ON VIEW keyright.pools IS
   'How full each license is. lapsed: rows whose lease is over but which are not emptied yet; they count as free. retry_at: when a seat can be free at the earliest; NULL while one is.';
+COMMENT ON COLUMN keyright.pools.license_id IS 'The license.';
+COMMENT ON COLUMN keyright.pools.seats IS 'How many were sold: seat_count.';
+COMMENT ON COLUMN keyright.pools.live IS 'Leases that are live now.';
+COMMENT ON COLUMN keyright.pools.free IS 'Seats that can be had now; 0 while more are live than sold.';
+COMMENT ON COLUMN keyright.pools.lapsed IS 'Rows whose lease is over but which are not emptied yet.';
+COMMENT ON COLUMN keyright.pools.retry_at IS 'Earliest time at which a seat can be free; NULL while one is, and for licenses of 0 seats.';
+COMMENT ON COLUMN keyright.pools.suspended IS 'While true no seat is given out or renewed.';
+COMMENT ON COLUMN keyright.pools.valid_from IS 'Before this no seat is given out.';
+COMMENT ON COLUMN keyright.pools.valid_until IS 'After this no seat is given out or renewed.';
 
 CREATE VIEW keyright.locks AS
   SELECT l.license_id, k.pid, k.granted, k.since,
@@ -367,6 +386,14 @@ CREATE VIEW keyright.locks AS
 REVOKE ALL ON keyright.locks FROM PUBLIC;
 COMMENT ON VIEW keyright.locks IS
   'Who holds (granted) or waits for the lock of a license. since: of a waiter when its wait began, of a holder when its transaction began. End a holder with pg_terminate_backend(pid); keyright.max_lock_hold does so by itself.';
+COMMENT ON COLUMN keyright.locks.license_id IS 'The license; NULL when it was deleted or is not committed yet.';
+COMMENT ON COLUMN keyright.locks.pid IS 'The session; what pg_terminate_backend() takes.';
+COMMENT ON COLUMN keyright.locks.granted IS 'true: holds the lock; false: waits for it.';
+COMMENT ON COLUMN keyright.locks.since IS 'Since when it waits, or since when the holder''s transaction runs.';
+COMMENT ON COLUMN keyright.locks.duration IS 'How long that is.';
+COMMENT ON COLUMN keyright.locks.role IS 'The role of the session.';
+COMMENT ON COLUMN keyright.locks.application_name IS 'What the session calls itself.';
+COMMENT ON COLUMN keyright.locks.state IS 'What the session does: active, idle in transaction ...';
 
 CREATE VIEW keyright.reaper AS
   SELECT r.preloaded, r.running, r.pid,
@@ -376,6 +403,15 @@ CREATE VIEW keyright.reaper AS
 REVOKE ALL ON keyright.reaper FROM PUBLIC;
 COMMENT ON VIEW keyright.reaper IS
   'The background worker as seen from this database: preloaded and running, its last sweep here, what it has removed since the server started, its last error.';
+COMMENT ON COLUMN keyright.reaper.preloaded IS 'Whether the server has keyright in shared_preload_libraries.';
+COMMENT ON COLUMN keyright.reaper.running IS 'Whether the launcher runs.';
+COMMENT ON COLUMN keyright.reaper.pid IS 'The launcher.';
+COMMENT ON COLUMN keyright.reaper.reap_interval IS 'The setting keyright.reap_interval.';
+COMMENT ON COLUMN keyright.reaper.last_sweep IS 'When this database was last swept to its end; NULL: not since the server started.';
+COMMENT ON COLUMN keyright.reaper.last_reaped IS 'How many seats that sweep emptied.';
+COMMENT ON COLUMN keyright.reaper.total_reaped IS 'How many since the server started.';
+COMMENT ON COLUMN keyright.reaper.last_error IS 'Message of the last error of a sweep here.';
+COMMENT ON COLUMN keyright.reaper.last_error_at IS 'When that was.';
 
 ------------------------------------------------------------------------
 -- Privileges in one call
@@ -383,6 +419,8 @@ COMMENT ON VIEW keyright.reaper IS
 CREATE FUNCTION keyright_grant(level text, to_role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
+-- run by superusers: what a session puts into their path must not bend it
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   client CONSTANT text[] := ARRAY[
@@ -409,6 +447,10 @@ DECLARE
   functions text[];
   function text;
 BEGIN
+  IF level IS NULL OR to_role IS NULL THEN
+    RAISE EXCEPTION 'level and role must not be null'
+      USING ERRCODE = 'null_value_not_allowed';
+  END IF;
   CASE level
     WHEN 'client' THEN functions := client;
     WHEN 'administrator' THEN functions := pg_catalog.array_cat(administrator, monitor);
@@ -433,7 +475,7 @@ END;
 $$;
 REVOKE ALL ON FUNCTION keyright_grant(text, regrole) FROM PUBLIC;
 COMMENT ON FUNCTION keyright_grant(text, regrole) IS
-  'Grants a role what a level needs: client (check-out, heartbeat, check-in, public keys), monitor (the views), administrator (monitor, and licenses, revocations, reaping). No level can read the signing key or a seat id. Raises 22023 for another level; the caller needs the right to grant.';
+  'Grants a role what a level needs: client (check-out, heartbeat, check-in, public keys), monitor (the views), administrator (monitor, and licenses, revocations, reaping). No level can read the signing key or a seat id. Raises 22004 for nulls, 22023 for another level; the caller needs the right to grant.';
 
 ------------------------------------------------------------------------
 -- The reaper learns of this database at once
