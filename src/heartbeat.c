@@ -8,6 +8,10 @@
  * under the license's lock, by a fresh look: what seems to be lost may be a
  * take-over that is about to be rolled back.
  *
+ * The license's end may have been moved to before a lease's own since its last
+ * beat; the beat that then shortens the lease takes the license's lock too, so
+ * that expiries only ever move later behind the back of who holds the lock.
+ *
  * The old expiry is judged by a clock that was read after the row was ours.
  * A beat that waited for the row while its lease lapsed must not renew it.
  */
@@ -23,6 +27,7 @@ typedef struct Beat
 	License		license;
 	Look		look;
 	SeatTable	table;
+	bool		locked;			/* the license's lock is ours */
 	SeatRow		row;			/* as renewed */
 } Beat;
 
@@ -37,22 +42,15 @@ lease_ttl(Beat *beat)
 	return Min(interval_span(DatumGetIntervalP(ttl)), beat->license.max_ttl);
 }
 
-/*
- * Fills the row as it is after a beat now.  False when that leaves its end
- * where it is: a second beat within a second, or a clock that was set back.
- */
-static bool
-renewed_row(Beat *beat, TimestampTz now)
+/* Where the lease ends after a beat now. */
+static TimestampTz
+renewed_end(Beat *beat, TimestampTz now)
 {
-	const License *license = &beat->license;
-	TimestampTz old_end = seat_expires_at(&beat->table);
-	TimestampTz end = lease_end(now, lease_ttl(beat), license->valid_until);
+	TimestampTz license_end = beat->license.valid_until;
+	TimestampTz end = lease_end(now, lease_ttl(beat), license_end);
 
-	end = Min(Max(end, old_end), license->valid_until);
-	seat_row_copy(&beat->row, &beat->table);
-	seat_row_set(&beat->row, SEAT_ISSUED_AT, TimestampTzGetDatum(now));
-	seat_row_set(&beat->row, SEAT_EXPIRES_AT, TimestampTzGetDatum(end));
-	return end != old_end;
+	/* a clock that was set back shortens nothing, the license's end does */
+	return Min(Max(end, seat_expires_at(&beat->table)), license_end);
 }
 
 /*
@@ -70,51 +68,74 @@ require_still_live(Beat *beat)
 				errhint("Repeat the call: its answer will be authoritative."));
 }
 
+/*
+ * Judges the current row by this clock: NULL, with the row as it is after the
+ * beat, when it can be renewed, else why it cannot.
+ */
+static const char *
+judge(Beat *beat, TimestampTz now)
+{
+	SeatTable  *table = &beat->table;
+	TimestampTz end;
+
+	if (!seat_has_id(table, beat->seat_id))
+	{
+		const char *ended = seat_ended(table, beat->seat_id);
+
+		return ended ? ended : "unknown";
+	}
+	license_require_usable(&beat->license, now);
+	if (!seat_live(table, beat->license.skew, now))
+		return ENDED_EXPIRED;
+	end = renewed_end(beat, now);
+	if (end < seat_expires_at(table) && !beat->locked)
+		return "shortened";		/* never shown: judged again, locked */
+	seat_row_copy(&beat->row, table);
+	seat_row_set(&beat->row, SEAT_ISSUED_AT, TimestampTzGetDatum(now));
+	seat_row_set(&beat->row, SEAT_EXPIRES_AT, TimestampTzGetDatum(end));
+	return NULL;
+}
+
+/* False when nothing was written: the row has changed since it was judged. */
+static bool
+write_row(Beat *beat)
+{
+	Datum		end = beat->row.values[SEAT_EXPIRES_AT - 1];
+
+	/* a second beat within a second, or a clock that was set back */
+	if (DatumGetTimestampTz(end) == seat_expires_at(&beat->table))
+		return true;
+	return seat_update(&beat->table, &beat->row);
+}
+
 /* NULL when the lease is renewed, else why it cannot be. */
 static const char *
 renew(Beat *beat)
 {
 	SeatTable  *table = &beat->table;
-	int64		skew = beat->license.skew;
-	bool		owned = false;
+	const char *reason;
+	bool		owned;
 
 	if (!seat_fetch(table, beat->license.id,
 					seat_id_slot(beat->seat_id->data)))
 		return "unknown";
-	for (;;)
+	owned = seat_has_id(table, beat->seat_id) && seat_contended(table);
+	if (owned && seat_own(table, LockWaitBlock) == SEAT_GONE)
+		return "unknown";
+	while ((reason = judge(beat, GetCurrentTimestamp())) == NULL)
 	{
-		TimestampTz now;
-
-		if (!seat_has_id(table, beat->seat_id))
-		{
-			const char *ended = seat_ended(table, beat->seat_id);
-
-			return ended ? ended : "unknown";
-		}
-		if (!owned && seat_contended(table))
-		{
-			if (seat_own(table, LockWaitBlock) == SEAT_GONE)
-				return "unknown";
-			owned = true;
-			continue;
-		}
-		now = GetCurrentTimestamp();
-		license_require_usable(&beat->license, now);
-		if (!seat_live(table, skew, now))
-			return ENDED_EXPIRED;
-		if (!renewed_row(beat, now))
-			return NULL;
-		if (seat_update(table, &beat->row))
+		if (write_row(beat))
 		{
 			if (!owned)
 				require_still_live(beat);
-			return NULL;
+			break;
 		}
 		/* somebody was faster: wait for him and judge the newest version */
 		if (seat_own(table, LockWaitBlock) == SEAT_GONE)
 			return "unknown";
 		owned = true;
 	}
+	return reason;
 }
 
 static const char *
@@ -148,10 +169,12 @@ heartbeat(FunctionCallInfo fcinfo)
 
 	beat.look = look_begin();
 	license_get_by_name(&beat.license, license_id, &beat.look);
+	beat.locked = false;
 	answer.reason = try_renew(&beat);
 	if (answer.reason != NULL)
 	{
 		let_go(&beat);
+		beat.locked = true;
 		license_lock_and_look(&beat.license, license_id, &beat.look);
 		answer.reason = try_renew(&beat);
 	}
