@@ -414,7 +414,7 @@ SELECT ok(
 -- form that would give the caller away the owner's rights.
 INSERT INTO keyright.license (license_id, seat_count) VALUES ('census', 1);
 SELECT status AS granted FROM keyright_checkout('census', 'x') \gset
-SELECT is(:'granted', 'granted', 'a license is locked by this transaction');
+SELECT is(:'granted'::text, 'granted', 'a license is locked by this transaction');
 
 GRANT CREATE ON SCHEMA public TO monitor;
 CREATE SCHEMA trap AUTHORIZATION monitor;
@@ -450,7 +450,7 @@ SET LOCAL search_path = trap, pg_temp, pg_catalog;
 SELECT pg_catalog.count(*) AS locks FROM keyright.license_locks() \gset
 RESET search_path;
 RESET ROLE;
-SELECT is(:'locks', '1', 'license_locks() finds the lock whatever the path');
+SELECT is(:'locks'::text, '1', 'license_locks() finds the lock whatever the path');
 
 SELECT * FROM finish();
 ROLLBACK;
