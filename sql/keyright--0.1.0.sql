@@ -15,7 +15,7 @@ RETURNS boolean
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'keyright_is_live';
 COMMENT ON FUNCTION keyright_is_live(timestamptz, interval, timestamptz) IS
-  'Whether a lease is live: at <= expires_at + tolerance. A day of the tolerance has 24 hours, a month 30 days, whatever the TimeZone. Never raises an error; infinite times and tolerances are compared as such.';
+  'Whether a lease is live: at <= expires_at + tolerance. A day of the tolerance has 24 hours, a month 30 days, whatever the TimeZone. Never raises an error; infinite times and tolerances are compared as such, and a tolerance beyond 292,000 years is infinite.';
 
 CREATE FUNCTION keyright.lapses_at(expires_at timestamptz, tolerance interval)
 RETURNS timestamptz
@@ -23,7 +23,7 @@ LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'keyright_lapses_at';
 REVOKE ALL ON FUNCTION keyright.lapses_at(timestamptz, interval) FROM PUBLIC;
 COMMENT ON FUNCTION keyright.lapses_at(timestamptz, interval) IS
-  'The first instant at which keyright_is_live(expires_at, tolerance, at) is false: a microsecond after expires_at + tolerance.';
+  'The first instant at which keyright_is_live(expires_at, tolerance, at) is false: a microsecond after expires_at + tolerance; infinity where that is beyond the range of timestamptz.';
 
 CREATE FUNCTION keyright.interval_us(length interval)
 RETURNS bigint

@@ -20,7 +20,8 @@ PG_FUNCTION_INFO_V1(keyright_whole_second);
 
 /*
  * Total, as the predicate must be: a month counts as 30 days, as it does when
- * PostgreSQL compares intervals.  No policy of ours can hold one.
+ * PostgreSQL compares intervals, and what does not fit into 64 bits, 292,000
+ * years, is for ever.  No policy of ours can hold either.
  */
 int64
 interval_span(const Interval *interval)
@@ -34,11 +35,10 @@ interval_span(const Interval *interval)
 		return LEASE_NEVER;
 	days = (__int128) interval->month * DAYS_PER_MONTH + interval->day;
 	span = days * USECS_PER_DAY + interval->time;
-	/* a finite length stays one */
 	if (span >= LEASE_FOREVER)
-		return LEASE_FOREVER - 1;
+		return LEASE_FOREVER;
 	if (span <= LEASE_NEVER)
-		return LEASE_NEVER + 1;
+		return LEASE_NEVER;
 	return (int64) span;
 }
 
@@ -47,8 +47,7 @@ interval_length(const Interval *interval, const char *what)
 {
 	int64		span = interval_span(interval);
 
-	if (interval->month != 0 ||
-		span >= LEASE_FOREVER - 1 || span <= LEASE_NEVER + 1)
+	if (interval->month != 0 || span == LEASE_FOREVER || span == LEASE_NEVER)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("%s is not a fixed length of time", what),
@@ -76,8 +75,15 @@ keyright_is_live(PG_FUNCTION_ARGS)
 Datum
 keyright_lapses_at(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TIMESTAMPTZ(lease_lapses_at(PG_GETARG_TIMESTAMPTZ(0),
-										  interval_span(PG_GETARG_INTERVAL_P(1))));
+	int64		at = lease_lapses_at(PG_GETARG_TIMESTAMPTZ(0),
+									 interval_span(PG_GETARG_INTERVAL_P(1)));
+
+	/* the type ends before its 64 bits do */
+	if (at >= END_TIMESTAMP)
+		PG_RETURN_TIMESTAMPTZ(DT_NOEND);
+	if (at < MIN_TIMESTAMP)
+		PG_RETURN_TIMESTAMPTZ(DT_NOBEGIN);
+	PG_RETURN_TIMESTAMPTZ(at);
 }
 
 Datum
