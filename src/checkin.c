@@ -17,8 +17,6 @@ PG_FUNCTION_INFO_V1(keyright_checkin);
 static bool
 release(SeatTable *table, const License *license, const pg_uuid_t *seat_id)
 {
-	SeatRow		row;
-
 	if (!seat_fetch(table, license->id, seat_id_slot(seat_id->data)) ||
 		!seat_has_id(table, seat_id))
 		return false;
@@ -26,10 +24,7 @@ release(SeatTable *table, const License *license, const pg_uuid_t *seat_id)
 	if (seat_own(table, LockWaitBlock) != SEAT_OWNED ||
 		!seat_live(table, license->skew, GetCurrentTimestamp()))
 		return false;
-	seat_row_copy(&row, table);
-	seat_row_end(&row, NULL);
-	if (!seat_update(table, &row))
-		elog(ERROR, "an owned seat could not be written");
+	seat_empty(table, NULL);
 	return true;
 }
 

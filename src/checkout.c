@@ -98,12 +98,9 @@ repeat_request(Request *request, SeatRow *row)
 		elog(ERROR, "a seat vanished under the lock of its license");
 	request->look.now = GetCurrentTimestamp();
 	license_require_usable(&request->license, request->look.now);
-	seat_row_copy(row, table);
 	if (!seat_live(table, request->license.skew, request->look.now))
 	{
-		seat_row_end(row, ENDED_EXPIRED);
-		if (!seat_update(table, row))
-			elog(ERROR, "an owned seat could not be written");
+		seat_empty(table, ENDED_EXPIRED);
 		return false;
 	}
 	if (strcmp(seat_text(table, SEAT_HOLDER), request->holder) != 0)
@@ -111,6 +108,7 @@ repeat_request(Request *request, SeatRow *row)
 				errcode(ERRCODE_REQUEST_ID_TAKEN),
 				errmsg("request_id is in use by another holder"),
 				errhint("A request_id is the secret of one client: make a random one for each check-out, and repeat it only to repeat that call."));
+	seat_row_copy(row, table);
 	set_window(request, row, seat_expires_at(table));
 	if (!seat_update(table, row))
 		elog(ERROR, "an owned seat could not be written");

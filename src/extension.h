@@ -222,6 +222,9 @@ extern Datum seat_column(SeatTable *table, int attnum, bool *isnull);
 extern char *seat_text(SeatTable *table, int attnum);
 extern const char *seat_ended(SeatTable *table, const pg_uuid_t *seat_id);
 
+/* Whether this transaction wrote the current row. */
+extern bool seat_is_own_work(SeatTable *table);
+
 /* Whether somebody has, or had, a lock on the current row's version. */
 extern bool seat_contended(SeatTable *table);
 
@@ -261,8 +264,35 @@ extern void seat_row_end(SeatRow *row, const char *reason);
 extern bool seat_update(SeatTable *table, SeatRow *row);
 extern void seat_insert(SeatTable *table, SeatRow *row);
 
+/* Empties the current row, which must be owned; a reason as above. */
+extern void seat_empty(SeatTable *table, const char *reason);
+
 /* Removes the current row, which must be owned. */
 extern void seat_delete(SeatTable *table);
+
+/* ---------- hints.c: what spares a check-out reading the whole pool -------- */
+
+extern Size hints_size(void);
+extern void hints_startup(void);
+
+/*
+ * For all of these the license's lock is held.  hint_is_full() is true while
+ * the pool is proven to be full; a lease in it may end at *until, not earlier.
+ */
+extern bool hint_is_full(SeatTable *table, const License *license,
+						 TimestampTz now, TimestampTz *until);
+
+/* Every seat was seen live, and the first of them ends at until. */
+extern void hint_set_full(SeatTable *table, const License *license,
+						  TimestampTz until);
+
+/* A lease was shortened; the slot of one was emptied. */
+extern void hint_not_full(SeatTable *table, int32 license);
+extern void hint_freed(SeatTable *table, int32 license, int32 slot);
+
+/* The which-th slot, from 0, that may be free; 0 when there are no more. */
+extern int32 hint_free_slot(SeatTable *table, int32 license, int which);
+extern void hint_not_free(SeatTable *table, int32 license, int32 slot);
 
 /* ---------- seat_search.c: where a free seat is ---------- */
 

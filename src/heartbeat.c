@@ -100,11 +100,15 @@ judge(Beat *beat, TimestampTz now)
 static bool
 write_row(Beat *beat)
 {
-	Datum		end = beat->row.values[SEAT_EXPIRES_AT - 1];
+	Datum		value = beat->row.values[SEAT_EXPIRES_AT - 1];
+	TimestampTz end = DatumGetTimestampTz(value);
+	TimestampTz old_end = seat_expires_at(&beat->table);
 
 	/* a second beat within a second, or a clock that was set back */
-	if (DatumGetTimestampTz(end) == seat_expires_at(&beat->table))
+	if (end == old_end)
 		return true;
+	if (end < old_end)
+		hint_not_full(&beat->table, beat->license.id);
 	return seat_update(&beat->table, &beat->row);
 }
 

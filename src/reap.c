@@ -135,7 +135,7 @@ collect(Candidates *candidates, BlockNumber first, BlockNumber last,
 	seat_table_open(&table, snapshot);
 	ItemPointerSet(&from, first, FirstOffsetNumber);
 	ItemPointerSet(&to, last, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(table.rel, snapshot, &from, &to);
+	scan = begin_tid_range_scan(table.rel, snapshot, &from, &to);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection,
 										   table.slot))
 	{
@@ -157,8 +157,6 @@ collect(Candidates *candidates, BlockNumber first, BlockNumber last,
 static bool
 reap_seat(SeatTable *table, const License *license, int32 slot)
 {
-	SeatRow		row;
-
 	if (!seat_fetch(table, license->id, slot) ||
 		!reapable(table, license->seat_count, license->reap_grace,
 				  GetCurrentTimestamp()) ||
@@ -171,10 +169,7 @@ reap_seat(SeatTable *table, const License *license, int32 slot)
 		seat_delete(table);
 		return false;
 	}
-	seat_row_copy(&row, table);
-	seat_row_end(&row, ENDED_EXPIRED);
-	if (!seat_update(table, &row))
-		elog(ERROR, "an owned seat could not be written");
+	seat_empty(table, ENDED_EXPIRED);
 	return true;
 }
 

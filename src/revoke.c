@@ -63,18 +63,13 @@ static void
 end_lease(ReturnSetInfo *result, const License *license, SeatTable *table,
 		  const Target *target)
 {
-	SeatRow		row;
-
 	if (!matches(table, target) ||
 		seat_own(table, LockWaitBlock) != SEAT_OWNED ||
 		!matches(table, target) ||
 		!seat_live(table, license->skew, GetCurrentTimestamp()))
 		return;
 	report(result, license, table);
-	seat_row_copy(&row, table);
-	seat_row_end(&row, ENDED_REVOKED);
-	if (!seat_update(table, &row))
-		elog(ERROR, "an owned seat could not be written");
+	seat_empty(table, ENDED_REVOKED);
 }
 
 static void

@@ -182,13 +182,24 @@ seat_ended(SeatTable *table, const pg_uuid_t *seat_id)
 	return seat_text(table, SEAT_ENDED_REASON);
 }
 
+static HeapTupleHeader
+tuple_header(SeatTable *table)
+{
+	return ((BufferHeapTupleTableSlot *) table->slot)->base.tuple->t_data;
+}
+
+bool
+seat_is_own_work(SeatTable *table)
+{
+	TransactionId xmin = HeapTupleHeaderGetXmin(tuple_header(table));
+
+	return TransactionIdIsCurrentTransactionId(xmin);
+}
+
 bool
 seat_contended(SeatTable *table)
 {
-	HeapTupleHeader tuple;
-
-	tuple = ((BufferHeapTupleTableSlot *) table->slot)->base.tuple->t_data;
-	return (tuple->t_infomask & HEAP_XMAX_INVALID) == 0;
+	return (tuple_header(table)->t_infomask & HEAP_XMAX_INVALID) == 0;
 }
 
 SeatOwned
@@ -301,10 +312,8 @@ seat_update(SeatTable *table, SeatRow *row)
 	TM_Result	result;
 
 	hold_begin();
-	result = table_tuple_update(table->rel, &tid, tuple,
-								GetCurrentCommandId(true), table->snapshot,
-								InvalidSnapshot, true, &failure, &mode,
-								&indexes);
+	result = update_tuple(table->rel, &tid, tuple, GetCurrentCommandId(true),
+						  table->snapshot, &failure, &mode, &indexes);
 	if (result == TM_Ok && index_update_needed(indexes))
 		insert_into_indexes(table, tuple, true, indexes);
 	ExecDropSingleTupleTableSlot(tuple);
@@ -322,6 +331,18 @@ seat_insert(SeatTable *table, SeatRow *row)
 	table_tuple_insert(table->rel, tuple, GetCurrentCommandId(true), 0, NULL);
 	insert_into_indexes(table, tuple, false, INDEX_UPDATE_ALL);
 	ExecDropSingleTupleTableSlot(tuple);
+}
+
+void
+seat_empty(SeatTable *table, const char *reason)
+{
+	SeatRow		row;
+
+	seat_row_copy(&row, table);
+	seat_row_end(&row, reason);
+	if (!seat_update(table, &row))
+		elog(ERROR, "an owned seat could not be written");
+	hint_freed(table, seat_license(table), seat_slot(table));
 }
 
 void

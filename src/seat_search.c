@@ -11,8 +11,8 @@
  * row are looked at, and the next one is fresh.  A big license is sampled
  * first, a few neighbours at each of many random places: going on from one
  * place to the next free seat finds clusters, and would read 22 rows on the
- * average at 90 % load where this reads 10.  The full pass comes last, and
- * hints that spare it, when there will be any, belong before it.
+ * average at 90 % load where this reads 10.  The full pass comes last; the
+ * hints spare it where a seat was just emptied, and where the pool is full.
  */
 #include "postgres.h"
 
@@ -38,8 +38,7 @@ take_row(SeatTable *table, const License *license, const Look *look)
 }
 
 /*
- * One pass over first to last; *soonest becomes the earliest instant at which
- * a lease in it lapses.
+ * One pass over first to last; *soonest becomes the earliest expiry in it.
  */
 static SeatFound
 pass(SeatTable *table, const License *license, const Look *look,
@@ -50,15 +49,13 @@ pass(SeatTable *table, const License *license, const Look *look,
 	seat_scan(table, license->id, first, last);
 	while (seat_next(table, ForwardScanDirection))
 	{
-		TimestampTz lapses;
+		TimestampTz expires_at = seat_expires_at(table);
 
 		if (seat_slot(table) > expected)
 			break;
 		if (take_row(table, license, look))
 			return SEAT_FOUND_ROW;
-		/* a lapsed row in other hands: its beat will have moved it on */
-		lapses = lease_lapses_at(seat_expires_at(table), license->skew);
-		*soonest = Min(*soonest, Max(lapses, look->now));
+		*soonest = Min(*soonest, expires_at);
 		if (expected == last)
 			return SEAT_FOUND_NONE;
 		expected++;
@@ -86,6 +83,44 @@ sample(SeatTable *table, const License *license, const Look *look,
 	return SEAT_FOUND_NONE;
 }
 
+/*
+ * The slots that were emptied lately.  One whose lease is live is taken off
+ * the list, unless this transaction has put that lease there: if it is rolled
+ * back, the slot is free again.
+ */
+static SeatFound
+try_free_slots(SeatTable *table, const License *license, const Look *look)
+{
+	int			which = 0;
+	int32		slot;
+
+	while ((slot = hint_free_slot(table, license->id, which)) != 0)
+	{
+		if (slot > license->seat_count ||
+			!seat_fetch(table, license->id, slot))
+			which++;
+		else if (!seat_live(table, license->skew, look->now))
+		{
+			if (take_row(table, license, look))
+				return SEAT_FOUND_ROW;
+			which++;
+		}
+		else if (seat_is_own_work(table))
+			which++;
+		else
+			hint_not_free(table, license->id, slot);
+	}
+	return SEAT_FOUND_NONE;
+}
+
+/* When a lease with this expiry gives its seat free, seen from now. */
+static TimestampTz
+free_at(TimestampTz expires_at, const License *license, const Look *look)
+{
+	/* lapsed, but in the hands of a beat, which will have moved it on */
+	return Max(lease_lapses_at(expires_at, license->skew), look->now);
+}
+
 static int
 compare_times(const void *a, const void *b)
 {
@@ -97,66 +132,84 @@ compare_times(const void *a, const void *b)
 
 /*
  * After a shrink, leases may sit above seat_count.  Then the pool is full
- * until fewer than seat_count are live in all; *retry_at is when enough of
- * them can have lapsed.
+ * until fewer than seat_count are live in all; *until is the expiry after
+ * which that can be.
  */
 static bool
 overfull(SeatTable *table, const License *license, const Look *look,
-		 TimestampTz *retry_at)
+		 TimestampTz *until)
 {
 	int			size = 64;
 	int			live = 0;
-	TimestampTz *lapses = palloc(size * sizeof(TimestampTz));
+	TimestampTz *ends = palloc(size * sizeof(TimestampTz));
 
 	seat_scan(table, license->id, 1, SLOT_MAX);
 	while (seat_next(table, ForwardScanDirection))
 	{
+		TimestampTz expires_at = seat_expires_at(table);
+
 		if (take_row(table, license, look))
 			continue;
 		if (live == size)
 		{
 			size *= 2;
-			lapses = repalloc_huge(lapses, size * sizeof(TimestampTz));
+			ends = repalloc_huge(ends, size * sizeof(TimestampTz));
 		}
-		lapses[live++] = Max(look->now,
-							 lease_lapses_at(seat_expires_at(table),
-											 license->skew));
+		ends[live++] = expires_at;
 	}
 	if (live < license->seat_count)
 		return false;
-	qsort(lapses, live, sizeof(TimestampTz), compare_times);
-	*retry_at = lapses[live - license->seat_count];
+	qsort(ends, live, sizeof(TimestampTz), compare_times);
+	*until = ends[live - license->seat_count];
 	return true;
 }
 
-SeatFound
-seat_search(SeatTable *table, const License *license, const Look *look,
-			SeatSearch *search)
+/* Reads as much of the pool as it takes; *until as for overfull(). */
+static SeatFound
+search_pool(SeatTable *table, const License *license, const Look *look,
+			SeatSearch *search, TimestampTz *until)
 {
 	int32		highest;
 	int32		top;
-	SeatFound	found = SEAT_FOUND_NONE;
-
-	search->retry_at = DT_NOEND;
-	if (license->seat_count == 0)
-		return SEAT_FOUND_NONE;
+	SeatFound	found;
 
 	seat_scan(table, license->id, 1, SLOT_MAX);
 	highest = seat_next(table, BackwardScanDirection) ? seat_slot(table) : 0;
-	if (highest > license->seat_count &&
-		overfull(table, license, look, &search->retry_at))
+	if (highest > license->seat_count && overfull(table, license, look, until))
 		return SEAT_FOUND_NONE;
 
+	found = try_free_slots(table, license, look);
 	top = Min(highest, license->seat_count);
-	if (top > SMALL_POOL)
+	if (found == SEAT_FOUND_NONE && top > SMALL_POOL)
 		found = sample(table, license, look, top, search);
-	if (found == SEAT_FOUND_NONE && (top <= SMALL_POOL ||
-									 top == license->seat_count) && top > 0)
-		found = pass(table, license, look, 1, top, search, &search->retry_at);
+	if (found == SEAT_FOUND_NONE && top > 0 &&
+		(top <= SMALL_POOL || top == license->seat_count))
+		found = pass(table, license, look, 1, top, search, until);
 	if (found == SEAT_FOUND_NONE && top < license->seat_count)
 	{
 		search->slot = top + 1;
 		found = SEAT_FOUND_GAP;
 	}
 	return found;
+}
+
+SeatFound
+seat_search(SeatTable *table, const License *license, const Look *look,
+			SeatSearch *search)
+{
+	TimestampTz until = DT_NOEND;
+
+	search->retry_at = DT_NOEND;
+	if (license->seat_count == 0)
+		return SEAT_FOUND_NONE;
+	if (!hint_is_full(table, license, look->now, &until))
+	{
+		SeatFound	found = search_pool(table, license, look, search, &until);
+
+		if (found != SEAT_FOUND_NONE)
+			return found;
+		hint_set_full(table, license, until);
+	}
+	search->retry_at = free_at(until, license, look);
+	return SEAT_FOUND_NONE;
 }

@@ -29,7 +29,7 @@ request_memory(void)
 {
 	if (previous_request_hook)
 		previous_request_hook();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
+	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)) + hints_size());
 	RequestNamedLWLockTranche("keyright", 1);
 }
 
@@ -47,6 +47,7 @@ startup_memory(void)
 		memset(keyright_shared, 0, sizeof(Shared));
 		keyright_shared->lock = &GetNamedLWLockTranche("keyright")->lock;
 	}
+	hints_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -1,0 +1,255 @@
+/*
+ * hints.c
+ *		What spares a check-out from reading a whole pool: kept in shared
+ *		memory, of a fixed size, and true or lost, never wrong.
+ *
+ * Two facts are kept of a license, by whoever holds its lock:
+ *
+ * proof	that the pool is full: every seat up to this many is live until this
+ *			raw expiry at least.  Only a transaction that has written nothing
+ *			states it (what others see is what it sees).  It holds while the
+ *			license has no more seats than that and the expiry is live, both as
+ *			read now.  Beats move expiries later only; everything that removes
+ *			or shortens a lease does so under the license's lock and withdraws
+ *			the proof in the same call, before it commits.
+ *
+ * free		slots that were emptied.  A removal adds its slot, which is a
+ *			suggestion: it may be rolled back, or the seat be taken again.  A
+ *			slot leaves the list only when a holder of the lock sees its lease
+ *			live, and not of his own making, which may be rolled back too.  A
+ *			list that overflows is cleared.
+ *
+ * An entry may be thrown out at any moment to make room for another license:
+ * then the pool is read again.  Relations are known by their file, so that
+ * a table that was made anew, truncated or restored has no hints.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/rel.h"
+
+#include "extension.h"
+
+#define BUCKETS			1024
+#define BUCKET_ENTRIES	4
+#define FREE_SLOTS		16
+#define NONE			0
+
+typedef struct HintKey
+{
+	Oid			database;
+	Oid			file;
+	int32		license;
+} HintKey;
+
+typedef struct Hint
+{
+	HintKey		key;
+	int32		proven_seats;	/* NONE: no proof */
+	TimestampTz proven_until;
+	int32		free_count;
+	int32		free[FREE_SLOTS];
+} Hint;
+
+typedef struct Bucket
+{
+	LWLock		lock;
+	uint32		victim;			/* next entry to be thrown out */
+	Hint		hints[BUCKET_ENTRIES];
+} Bucket;
+
+static Bucket *buckets = NULL;
+
+Size
+hints_size(void)
+{
+	return MAXALIGN(sizeof(Bucket) * BUCKETS);
+}
+
+void
+hints_startup(void)
+{
+	bool		found;
+	int			tranche;
+
+	buckets = ShmemInitStruct("keyright hints", hints_size(), &found);
+	if (found)
+		return;
+	memset(buckets, 0, hints_size());
+	tranche = new_lock_tranche("keyright hints");
+	for (int i = 0; i < BUCKETS; i++)
+		LWLockInitialize(&buckets[i].lock, tranche);
+}
+
+static HintKey
+make_key(SeatTable *table, int32 license)
+{
+	HintKey		key;
+
+	key.database = MyDatabaseId;
+	key.file = relation_file(table->rel);
+	key.license = license;
+	return key;
+}
+
+/* The bucket of a license, locked; NULL when there is no shared memory. */
+static Bucket *
+lock_bucket(const HintKey *key)
+{
+	Bucket	   *bucket;
+
+	if (buckets == NULL)
+		return NULL;
+	bucket = &buckets[hash_bytes((const unsigned char *) key,
+								 sizeof(*key)) % BUCKETS];
+	LWLockAcquire(&bucket->lock, LW_EXCLUSIVE);
+#ifdef KEYRIGHT_LOSE_HINTS
+	/* for one test only: that hints can be lost at any moment */
+	if (random() % 4 == 0)
+		memset(bucket->hints, 0, sizeof(bucket->hints));
+#endif
+	return bucket;
+}
+
+static Hint *
+find(Bucket *bucket, const HintKey *key)
+{
+	for (int i = 0; i < BUCKET_ENTRIES; i++)
+		if (memcmp(&bucket->hints[i].key, key, sizeof(*key)) == 0)
+			return &bucket->hints[i];
+	return NULL;
+}
+
+static Hint *
+find_or_make(Bucket *bucket, const HintKey *key)
+{
+	Hint	   *hint = find(bucket, key);
+
+	if (hint != NULL)
+		return hint;
+	hint = &bucket->hints[bucket->victim++ % BUCKET_ENTRIES];
+	memset(hint, 0, sizeof(*hint));
+	hint->key = *key;
+	return hint;
+}
+
+bool
+hint_is_full(SeatTable *table, const License *license, TimestampTz now,
+			 TimestampTz *until)
+{
+	HintKey		key = make_key(table, license->id);
+	Bucket	   *bucket = lock_bucket(&key);
+	Hint	   *hint;
+	bool		full = false;
+
+	if (bucket == NULL)
+		return false;
+	hint = find(bucket, &key);
+	if (hint != NULL && hint->proven_seats != NONE &&
+		hint->proven_seats >= license->seat_count &&
+		lease_is_live(hint->proven_until, license->skew, now))
+	{
+		*until = hint->proven_until;
+		full = true;
+	}
+	LWLockRelease(&bucket->lock);
+	return full;
+}
+
+void
+hint_set_full(SeatTable *table, const License *license, TimestampTz until)
+{
+	HintKey		key = make_key(table, license->id);
+	Bucket	   *bucket;
+	Hint	   *hint;
+
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	bucket = lock_bucket(&key);
+	if (bucket == NULL)
+		return;
+	hint = find_or_make(bucket, &key);
+	hint->proven_seats = license->seat_count;
+	hint->proven_until = until;
+	LWLockRelease(&bucket->lock);
+}
+
+void
+hint_not_full(SeatTable *table, int32 license)
+{
+	HintKey		key = make_key(table, license);
+	Bucket	   *bucket = lock_bucket(&key);
+	Hint	   *hint;
+
+	if (bucket == NULL)
+		return;
+	hint = find(bucket, &key);
+	if (hint != NULL)
+		hint->proven_seats = NONE;
+	LWLockRelease(&bucket->lock);
+}
+
+void
+hint_freed(SeatTable *table, int32 license, int32 slot)
+{
+	HintKey		key = make_key(table, license);
+	Bucket	   *bucket = lock_bucket(&key);
+	Hint	   *hint;
+	int			i = 0;
+
+	if (bucket == NULL)
+		return;
+	hint = find_or_make(bucket, &key);
+	hint->proven_seats = NONE;
+	while (i < hint->free_count && hint->free[i] != slot)
+		i++;
+	if (i == FREE_SLOTS)
+		hint->free_count = 0;
+	if (i == hint->free_count || hint->free_count == 0)
+		hint->free[hint->free_count++] = slot;
+	LWLockRelease(&bucket->lock);
+}
+
+int32
+hint_free_slot(SeatTable *table, int32 license, int which)
+{
+	HintKey		key = make_key(table, license);
+	Bucket	   *bucket = lock_bucket(&key);
+	Hint	   *hint;
+	int32		slot = 0;
+
+	if (bucket == NULL)
+		return 0;
+	hint = find(bucket, &key);
+	/* the newest first: its row is the one most likely cached */
+	if (hint != NULL && which < hint->free_count)
+		slot = hint->free[hint->free_count - 1 - which];
+	LWLockRelease(&bucket->lock);
+	return slot;
+}
+
+void
+hint_not_free(SeatTable *table, int32 license, int32 slot)
+{
+	HintKey		key = make_key(table, license);
+	Bucket	   *bucket = lock_bucket(&key);
+	Hint	   *hint;
+
+	if (bucket == NULL)
+		return;
+	hint = find(bucket, &key);
+	for (int i = 0; hint != NULL && i < hint->free_count; i++)
+	{
+		if (hint->free[i] != slot)
+			continue;
+		hint->free_count--;
+		memmove(&hint->free[i], &hint->free[i + 1],
+				(hint->free_count - i) * sizeof(int32));
+		break;
+	}
+	LWLockRelease(&bucket->lock);
+}
