@@ -342,6 +342,8 @@ INSERT INTO keyright.seat (license, slot, seat_id, holder, checked_out_at, issue
     FROM keyright.license l, generate_series(1, 500) s
    WHERE l.license_id LIKE 'agree%';
 
+ANALYZE keyright.license, keyright.seat;
+
 -- The clock is read before and after the views: who is live at both readings
 -- must be live in them, who is at neither must not be.
 CREATE TABLE seen AS
