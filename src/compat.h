@@ -6,6 +6,9 @@
 #ifndef KEYRIGHT_COMPAT_H
 #define KEYRIGHT_COMPAT_H
 
+#include "access/genam.h"
+#include "access/tableam.h"
+
 #if PG_VERSION_NUM < 150000
 #error "keyright needs PostgreSQL 15 or later"
 #endif
@@ -14,20 +17,49 @@
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes IndexUpdate;
 #define index_update_needed(u)	((u) != TU_None)
-#define insert_index_entries(rri, slot, estate, is_update, which) \
-	ExecInsertIndexTuples(rri, slot, estate, is_update, false, NULL, NIL, \
-						  (which) == TU_Summarizing)
 #define INDEX_UPDATE_ALL	TU_All
 #else
 typedef bool IndexUpdate;
 #define index_update_needed(u)	(u)
-#define insert_index_entries(rri, slot, estate, is_update, which) \
-	ExecInsertIndexTuples(rri, slot, estate, is_update, false, NULL, NIL)
 #define INDEX_UPDATE_ALL	true
 #endif
 
+#if PG_VERSION_NUM >= 190000
+#define insert_index_entries(info, slot, estate, is_update, which) \
+	ExecInsertIndexTuples(info, estate, \
+						  ((is_update) ? EIIT_IS_UPDATE : 0) | \
+						  ((which) == TU_Summarizing ? \
+						   EIIT_ONLY_SUMMARIZING : 0), \
+						  slot, NIL, NULL)
+#elif PG_VERSION_NUM >= 160000
+#define insert_index_entries(info, slot, estate, is_update, which) \
+	ExecInsertIndexTuples(info, slot, estate, is_update, false, NULL, NIL, \
+						  (which) == TU_Summarizing)
+#else
+#define insert_index_entries(info, slot, estate, is_update, which) \
+	ExecInsertIndexTuples(info, slot, estate, is_update, false, NULL, NIL)
+#endif
+
+/* 19 has flags for updates and scans. */
+#if PG_VERSION_NUM >= 190000
+#define update_tuple(rel, tid, slot, cid, snapshot, failure, mode, indexes) \
+	table_tuple_update(rel, tid, slot, cid, 0, snapshot, InvalidSnapshot, \
+					   true, failure, mode, indexes)
+#define begin_tid_range_scan(rel, snapshot, from, to) \
+	table_beginscan_tidrange(rel, snapshot, from, to, SO_NONE)
+#else
+#define update_tuple(rel, tid, slot, cid, snapshot, failure, mode, indexes) \
+	table_tuple_update(rel, tid, slot, cid, snapshot, InvalidSnapshot, \
+					   true, failure, mode, indexes)
+#define begin_tid_range_scan(rel, snapshot, from, to) \
+	table_beginscan_tidrange(rel, snapshot, from, to)
+#endif
+
 /* 18 counts what an index scan does. */
-#if PG_VERSION_NUM >= 180000
+#if PG_VERSION_NUM >= 190000
+#define begin_index_scan(rel, index, snapshot, nkeys) \
+	index_beginscan(rel, index, snapshot, NULL, nkeys, 0, SO_NONE)
+#elif PG_VERSION_NUM >= 180000
 #define begin_index_scan(rel, index, snapshot, nkeys) \
 	index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
 #else

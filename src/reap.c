@@ -135,7 +135,7 @@ collect(Candidates *candidates, BlockNumber first, BlockNumber last,
 	seat_table_open(&table, snapshot);
 	ItemPointerSet(&from, first, FirstOffsetNumber);
 	ItemPointerSet(&to, last, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(table.rel, snapshot, &from, &to);
+	scan = begin_tid_range_scan(table.rel, snapshot, &from, &to);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection,
 										   table.slot))
 	{

@@ -301,10 +301,8 @@ seat_update(SeatTable *table, SeatRow *row)
 	TM_Result	result;
 
 	hold_begin();
-	result = table_tuple_update(table->rel, &tid, tuple,
-								GetCurrentCommandId(true), table->snapshot,
-								InvalidSnapshot, true, &failure, &mode,
-								&indexes);
+	result = update_tuple(table->rel, &tid, tuple, GetCurrentCommandId(true),
+						  table->snapshot, &failure, &mode, &indexes);
 	if (result == TM_Ok && index_update_needed(indexes))
 		insert_into_indexes(table, tuple, true, indexes);
 	ExecDropSingleTupleTableSlot(tuple);
