@@ -371,12 +371,13 @@ extern void sweep_slice(Sweep *sweep, TimestampTz deadline);
 typedef struct SharedDatabase
 {
 	Oid			oid;			/* InvalidOid: this entry is free */
-	bool		marked;			/* worth a sweep every round */
-	TimestampTz next_visit;
-	TimestampTz last_sweep;		/* 0: never */
+	bool		seen;			/* a visit has come to its end there */
+	bool		marked;			/* has the extension: visited every round */
+	TimestampTz last_visit;		/* when it began; 0: never */
+	TimestampTz last_sweep;		/* when one came to its end; 0: never */
 	int64		last_reaped;
 	int64		total_reaped;
-	BlockNumber next_block;
+	BlockNumber next_block;		/* where the sweep goes on; 0: at the start */
 	int			failures;		/* in a row */
 	TimestampTz last_error_at;
 	char		last_error[SHARED_ERROR_SIZE];
@@ -397,7 +398,7 @@ extern void shared_init(void);
 /* The caller holds the lock, exclusively if the entry may be made. */
 extern SharedDatabase *shared_find_database(Oid oid, bool create);
 
-/* Tells the launcher that this database is worth its sweeps. */
+/* Tells the launcher of this database when the transaction commits. */
 extern void shared_mark_database(void);
 
 /* ---------- reaper.c: the launcher and its workers ---------- */

@@ -234,9 +234,19 @@ seat_blocks(void)
 }
 
 /*
- * One license in a transaction of its own.  Busy, that is without its lock for
- * a quarter of a second, it is left to the next sweep.
+ * The lock of a busy license is waited for once in a sweep, for a quarter of a
+ * second: one stuck session may hold many, and others' databases are waiting.
  */
+static bool
+lock_patiently(Sweep *sweep, int32 license)
+{
+	if (sweep->busy > 0)
+		return license_try_lock(license);
+	license_lock(license);
+	return true;
+}
+
+/* One license in a transaction of its own; busy, it is left to next time. */
 static void
 reap_license_alone(Sweep *sweep, const Candidate *items, int count)
 {
@@ -246,9 +256,14 @@ reap_license_alone(Sweep *sweep, const Candidate *items, int count)
 	StartTransactionCommand();
 	PG_TRY();
 	{
-		license_lock(items[0].license);
+		bool		locked = lock_patiently(sweep, items[0].license);
+
 		restore_waits(saved);
-		sweep->reaped += reap_license(items, count);
+		if (locked)
+			sweep->reaped += reap_license(items, count);
+		else
+			sweep->busy++;
+		CommitTransactionCommand();
 	}
 	PG_CATCH();
 	{
@@ -257,12 +272,9 @@ reap_license_alone(Sweep *sweep, const Candidate *items, int count)
 			PG_RE_THROW();
 		FlushErrorState();
 		AbortCurrentTransaction();
-		MemoryContextSwitchTo(context);
 		sweep->busy++;
-		return;
 	}
 	PG_END_TRY();
-	CommitTransactionCommand();
 	MemoryContextSwitchTo(context);
 }
 

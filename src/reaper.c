@@ -9,13 +9,15 @@
  * visit	a short-lived worker in one database: it sweeps for half a second
  *			at most and exits; what is left is for a visit right after
  * round	keyright.reap_interval: the time between visits of a database that
- *			is known to have the extension
+ *			is known to have the extension; doubled for each failure in a row
  * marked	known to have it: a call of ours, or CREATE EXTENSION, said so in
  *			shared memory, or a visit found it
+ * seen		a visit has come to its end there since the server started
  *
  * A visit costs some 26 ms, most of it to start, so databases without the
- * extension are visited once only, one a second after start: one may have come
- * with a template or a restart, with nobody calling anything in it yet.
+ * extension are visited once only, one a second: one may have come with a
+ * template or a restart, with nobody calling anything in it yet.  They go
+ * before those that are due, so that a busy server cannot keep them waiting.
  *
  * The launcher exits with 1 in every case, so that the postmaster starts it
  * again.  Nothing is held across a wait: no transaction, no snapshot.
@@ -77,13 +79,11 @@ note_result(const Sweep *sweep, bool has_extension)
 	entry = shared_find_database(MyDatabaseId, true);
 	if (entry != NULL)
 	{
-		/* more is left: come back at once */
 		if (sweep->next_block == 0)
 			entry->last_sweep = now;
-		else
-			entry->next_visit = now;
 		if (entry->next_block == 0)
 			entry->last_reaped = 0;
+		entry->seen = true;
 		entry->marked = has_extension;
 		entry->next_block = sweep->next_block;
 		entry->last_reaped += sweep->reaped;
@@ -217,7 +217,8 @@ list_databases(void)
 	{
 		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
 
-		if (database->datallowconn)
+		/* a limit of -2 is what an interrupted DROP DATABASE leaves */
+		if (database->datallowconn && database->datconnlimit != -2)
 		{
 			MemoryContext old = MemoryContextSwitchTo(context);
 
@@ -232,71 +233,112 @@ list_databases(void)
 	return databases;
 }
 
+/* When the next visit is due, by the settings as they are now. */
 static TimestampTz
-after_round(const SharedDatabase *entry, TimestampTz now)
+due_at(const SharedDatabase *entry)
 {
 	int			doublings = Min(entry->failures, BACKOFF_MAX);
 
-	return TimestampTzPlusMilliseconds(now, ((int64) keyright_reap_interval) <<
+	/* never visited, or in the middle of a sweep */
+	if (entry->last_visit == 0 || entry->next_block != 0)
+		return entry->last_visit;
+	return TimestampTzPlusMilliseconds(entry->last_visit,
+									   ((int64) keyright_reap_interval) <<
 									   doublings);
 }
 
+/* Makes entries for new databases and frees those of dropped ones. */
+static void
+update_entries(List *databases)
+{
+	ListCell   *cell;
+
+	for (int i = 0; i < SHARED_DATABASES; i++)
+		if (!list_member_oid(databases, keyright_shared->databases[i].oid))
+			keyright_shared->databases[i].oid = InvalidOid;
+	foreach(cell, databases)
+		(void) shared_find_database(lfirst_oid(cell), true);
+}
+
 /*
- * Chooses the database whose visit is due for the longest time, and sets when
- * it is due again.  Without one, *wake becomes the time at which one will be.
+ * The entry whose visit is due for the longest time, among those that are
+ * marked or among those not yet seen; NULL when none is.  *wake becomes the
+ * time at which one will be, if that is sooner.
  */
-static Oid
-choose(List *databases, TimestampTz now, TimestampTz *wake)
+static SharedDatabase *
+longest_due(bool seen, TimestampTz now, TimestampTz *wake)
 {
 	SharedDatabase *chosen = NULL;
-	Oid			result = InvalidOid;
 
-	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < SHARED_DATABASES; i++)
 	{
 		SharedDatabase *entry = &keyright_shared->databases[i];
 
-		if (entry->oid == InvalidOid)
+		if (entry->oid == InvalidOid || entry->seen != seen ||
+			(seen && !entry->marked))
 			continue;
-		if (!list_member_oid(databases, entry->oid))
-			entry->oid = InvalidOid;	/* dropped */
-		else if (entry->marked && entry->next_visit <= now)
-		{
-			if (chosen == NULL || entry->next_visit < chosen->next_visit)
-				chosen = entry;
-		}
-		else if (entry->marked)
-			*wake = Min(*wake, entry->next_visit);
+		if (due_at(entry) > now)
+			*wake = Min(*wake, due_at(entry));
+		else if (chosen == NULL || due_at(entry) < due_at(chosen))
+			chosen = entry;
 	}
-	if (chosen != NULL)
-	{
-		result = chosen->oid;
-		chosen->next_visit = after_round(chosen, now);
-	}
-	LWLockRelease(keyright_shared->lock);
-	return result;
+	return chosen;
 }
 
-/* A database that no visit has seen yet; its entry says that one has now. */
+/*
+ * With more databases than entries: the next one without, in the order of
+ * their numbers.  It is one of those that nothing is known of.
+ */
 static Oid
-choose_unseen(List *databases)
+next_without_entry(List *databases)
 {
-	Oid			result = InvalidOid;
+	static Oid	last = InvalidOid;
+	Oid			next = InvalidOid;
 	ListCell   *cell;
 
-	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
 	foreach(cell, databases)
 	{
-		if (shared_find_database(lfirst_oid(cell), false) == NULL)
-		{
-			SharedDatabase *entry;
+		Oid			oid = lfirst_oid(cell);
 
-			result = lfirst_oid(cell);
-			entry = shared_find_database(result, true);
-			if (entry != NULL)
-				entry->next_visit = after_round(entry, GetCurrentTimestamp());
-			break;
-		}
+		if (oid > last && (next == InvalidOid || oid < next) &&
+			shared_find_database(oid, false) == NULL)
+			next = oid;
+	}
+	last = next;
+	return next;
+}
+
+/*
+ * The database to visit now: at most once a second one that was not seen yet,
+ * else one that is due.  Without one, *wake says when to look again.
+ */
+static Oid
+choose(List *databases, TimestampTz now, TimestampTz *wake)
+{
+	static TimestampTz unseen_at = 0;
+	SharedDatabase *chosen;
+	Oid			result = InvalidOid;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	update_entries(databases);
+	chosen = longest_due(false, now, wake);
+	if (chosen != NULL && now < unseen_at)
+	{
+		*wake = Min(*wake, unseen_at);
+		chosen = NULL;
+	}
+	else if (now >= unseen_at)
+	{
+		if (chosen == NULL)
+			result = next_without_entry(databases);
+		unseen_at = TimestampTzPlusMilliseconds(now, UNSEEN_PACE);
+	}
+	if (chosen == NULL && !OidIsValid(result))
+		chosen = longest_due(true, now, wake);
+	if (chosen != NULL)
+	{
+		chosen->last_visit = now;
+		result = chosen->oid;
 	}
 	LWLockRelease(keyright_shared->lock);
 	return result;
@@ -341,32 +383,20 @@ nap(TimestampTz until)
 	}
 }
 
-/*
- * Visits one database: one that is due, else one that was never seen, unless
- * it is too early for that.  Returns when to look again.
- */
+/* Visits one database, if it is time for one; returns when to look again. */
 static TimestampTz
 launch(void)
 {
-	static TimestampTz unseen_at = 0;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz wake = TimestampTzPlusMilliseconds(now, NAP_MAX);
 	List	   *databases = list_databases();
 	Oid			database = choose(databases, now, &wake);
 
-	if (OidIsValid(database))
-		wake = now;				/* another one may be due */
-	else if (now < unseen_at)
-		wake = Min(wake, unseen_at);
-	else if (OidIsValid(database = choose_unseen(databases)))
-	{
-		unseen_at = TimestampTzPlusMilliseconds(now, UNSEEN_PACE);
-		wake = Min(wake, unseen_at);
-	}
 	list_free(databases);
-	if (OidIsValid(database))
-		run_visit(database);
-	return wake;
+	if (!OidIsValid(database))
+		return wake;
+	run_visit(database);
+	return now;					/* another one may be due */
 }
 
 static void

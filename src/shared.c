@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -20,6 +21,9 @@
 PG_FUNCTION_INFO_V1(keyright_mark_database);
 
 Shared	   *keyright_shared = NULL;
+
+static SharedDatabase *mine = NULL; /* this backend's database */
+static bool mark_at_commit = false;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
@@ -51,15 +55,6 @@ startup_memory(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-void
-shared_init(void)
-{
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = startup_memory;
-}
-
 SharedDatabase *
 shared_find_database(Oid oid, bool create)
 {
@@ -81,32 +76,60 @@ shared_find_database(Oid oid, bool create)
 	return unused;
 }
 
+static void
+mark_database(void)
+{
+	SharedDatabase *entry;
+
+	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
+	entry = shared_find_database(MyDatabaseId, true);
+	if (entry != NULL)
+	{
+		entry->marked = true;
+		mine = entry;
+	}
+	if (keyright_shared->launcher_latch != NULL)
+		SetLatch(keyright_shared->launcher_latch);
+	LWLockRelease(keyright_shared->lock);
+}
+
+/* At the commit: a visit before it would not see CREATE EXTENSION's work. */
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	if (mark_at_commit && event == XACT_EVENT_COMMIT)
+		mark_database();
+	mark_at_commit = false;
+}
+
+void
+shared_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_memory;
+	RegisterXactCallback(at_transaction_end, NULL);
+}
+
 void
 shared_mark_database(void)
 {
-	static SharedDatabase *mine = NULL;
-
 	if (keyright_shared == NULL)
 		return;
 	/* unlocked: ours can neither vanish nor become another's while we live */
 	if (mine != NULL && mine->oid == MyDatabaseId && mine->marked)
 		return;
-	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
-	mine = shared_find_database(MyDatabaseId, true);
-	if (mine != NULL && !mine->marked)
-	{
-		mine->marked = true;
-		mine->next_visit = 0;
-		if (keyright_shared->launcher_latch != NULL)
-			SetLatch(keyright_shared->launcher_latch);
-	}
-	LWLockRelease(keyright_shared->lock);
+	mark_at_commit = true;
 }
 
 /* Called by the installation script. */
 Datum
 keyright_mark_database(PG_FUNCTION_ARGS)
 {
-	shared_mark_database();
+	if (keyright_shared != NULL)
+		mark_at_commit = true;
 	PG_RETURN_VOID();
 }

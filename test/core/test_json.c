@@ -54,7 +54,8 @@ documents(void)
 		"\"\\u 041\"", "\"\\U0041\"", "\"\\u0000\"", "\"\\ud800\"",
 		"\"\\udc00\"", "\"\\ud800x\"", "\"\\ud800\\n\"", "\"\\ud800\\u\"",
 		"\"\\ud800\\u0041\"", "\"\\ud800\\ud800\"", "\"\\udc00\\ud800\"",
-		"\"\\ud800\\ue000\"", "\"\200\"", "\"\277\"", "\"\300\200\"",
+		"\"\\ud800\\ue000\"", "\"\\udc00\\udc00\"", "\"\\ud800xudc00\"",
+		"\"\\ud800\\ndc00\"", "\"\200\"", "\"\277\"", "\"\300\200\"",
 		"\"\301\277\"", "\"\302\"", "\"\302a\"", "\"\340\237\277\"",
 		"\"\340\240\"", "\"\355\240\200\"", "\"\355\277\277\"",
 		"\"\360\217\277\277\"", "\"\364\220\200\200\"",
@@ -248,6 +249,69 @@ all_codes(void)
 	ok(wrong == 0, "json: every code in escapes and in UTF-8");
 }
 
+/*
+ * The well-formed sequences as the Unicode standard lists them: ranges of the
+ * first and of the second byte; all others are 80 to BF.
+ */
+static size_t
+listed_length(const uint8_t *bytes, size_t size)
+{
+	static const struct
+	{
+		uint8_t		first[2];
+		uint8_t		second[2];
+		size_t		length;
+	}			rows[] =
+	{
+		{{0x00, 0x7f}, {0x00, 0xff}, 1}, {{0xc2, 0xdf}, {0x80, 0xbf}, 2},
+		{{0xe0, 0xe0}, {0xa0, 0xbf}, 3}, {{0xe1, 0xec}, {0x80, 0xbf}, 3},
+		{{0xed, 0xed}, {0x80, 0x9f}, 3}, {{0xee, 0xef}, {0x80, 0xbf}, 3},
+		{{0xf0, 0xf0}, {0x90, 0xbf}, 4}, {{0xf1, 0xf3}, {0x80, 0xbf}, 4},
+		{{0xf4, 0xf4}, {0x80, 0x8f}, 4},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+	{
+		size_t		length = rows[i].length;
+		bool		fits = size >= length &&
+			bytes[0] >= rows[i].first[0] && bytes[0] <= rows[i].first[1];
+
+		if (fits && length > 1)
+			fits = bytes[1] >= rows[i].second[0] &&
+				bytes[1] <= rows[i].second[1];
+		for (size_t j = 2; fits && j < length; j++)
+			fits = bytes[j] >= 0x80 && bytes[j] <= 0xbf;
+		if (fits)
+			return length;
+	}
+	return 0;
+}
+
+static void
+all_sequences(void)
+{
+	static const uint8_t edges[] = {
+		0x00, 0x22, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff
+	};
+	size_t		tails = COUNT(edges) * COUNT(edges) * COUNT(edges);
+	int			wrong = 0;
+
+	for (size_t i = 0; i < 256 * tails; i++)
+	{
+		uint8_t		bytes[4];
+		uint32_t	code;
+
+		bytes[0] = (uint8_t) (i / tails);
+		bytes[1] = edges[i % COUNT(edges)];
+		bytes[2] = edges[i / COUNT(edges) % COUNT(edges)];
+		bytes[3] = edges[i % tails / COUNT(edges) / COUNT(edges)];
+		for (size_t size = 0; size <= 4; size++)
+			wrong += utf8_decode(&code, (const char *) bytes, size) !=
+				listed_length(bytes, size);
+	}
+	ok(wrong == 0, "utf8_decode: the sequences that Unicode lists, no other");
+}
+
 void
 test_json(void)
 {
@@ -259,4 +323,5 @@ test_json(void)
 	strings();
 	failure_is_final();
 	all_codes();
+	all_sequences();
 }

@@ -293,8 +293,10 @@ SELECT is(
 
 SELECT throws_ok($$SELECT keyright_grant('owner', 'client')$$, '22023', NULL,
   'keyright_grant knows three levels');
-SELECT throws_ok($$SELECT keyright_grant(NULL, 'client')$$, '22023', NULL,
+SELECT throws_ok($$SELECT keyright_grant(NULL, 'client')$$, '22004', NULL,
   'keyright_grant refuses no level');
+SELECT throws_ok($$SELECT keyright_grant('client', NULL)$$, '22004', NULL,
+  'and no role');
 SELECT throws_ok($$SELECT keyright_grant('client', 'public')$$, '42704', NULL,
   'keyright_grant cannot grant to PUBLIC');
 

@@ -35,12 +35,17 @@ CREATE FUNCTION micros(t timestamptz) RETURNS numeric LANGUAGE sql IMMUTABLE AS
   $$SELECT CASE WHEN isfinite(t) THEN micros(t - timestamptz '2000-01-01 00:00:00+00')
     WHEN t > timestamptz '2000-01-01 00:00:00+00' THEN 'infinity' ELSE '-infinity' END$$;
 
+-- A tolerance that does not fit into 64 bits, 292,000 years, is for ever.
+CREATE FUNCTION tolerance(i interval) RETURNS numeric LANGUAGE sql IMMUTABLE AS
+  $$SELECT CASE WHEN micros(i) >= 9223372036854775807 THEN 'infinity'
+    WHEN micros(i) <= -9223372036854775808 THEN '-infinity' ELSE micros(i) END$$;
+
 -- The rule.  Who said "for ever" meant it, so plus infinity wins over minus.
 CREATE FUNCTION by_hand(e timestamptz, t interval, at timestamptz)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS
   $$SELECT micros(at) <= CASE
-      WHEN 'infinity' IN (micros(e), micros(t)) THEN 'infinity'
-      ELSE micros(e) + micros(t) END$$;
+      WHEN 'infinity' IN (micros(e), tolerance(t)) THEN 'infinity'
+      ELSE micros(e) + tolerance(t) END$$;
 
 CREATE FUNCTION at_micros(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS
   $$SELECT timestamptz '1970-01-01 00:00:00+00' + (us || ' microseconds')::interval$$;
@@ -124,7 +129,7 @@ SELECT is_empty(
 -- The first instant of not being live, wherever a timestamp can say it.
 SELECT is_empty(
   $$SELECT n, e, t FROM point
-     WHERE CASE WHEN micros(e) + micros(t) + 1 BETWEEN
+     WHERE CASE WHEN micros(e) + tolerance(t) + 1 BETWEEN
                      micros(timestamptz '4714-11-24 00:00:00.000001+00 BC') AND
                      micros(timestamptz '294276-12-31 23:59:59.999999+00')
            THEN keyright_is_live(e, t, keyright.lapses_at(e, t))
@@ -133,8 +138,8 @@ SELECT is_empty(
   'lapses_at is the first microsecond at which a lease is not live');
 SELECT is_empty(
   $$SELECT n, e, t FROM point
-     WHERE ('infinity' IN (micros(e), micros(t))
-         OR micros(e) + micros(t) >= micros(timestamptz '294276-12-31 23:59:59.999999+00'))
+     WHERE ('infinity' IN (micros(e), tolerance(t))
+         OR micros(e) + tolerance(t) >= micros(timestamptz '294276-12-31 23:59:59.999999+00'))
        AND keyright.lapses_at(e, t) <> 'infinity'$$,
   'what lives for ever, or to the end of time, never lapses');
 SELECT lives_ok(
@@ -146,16 +151,18 @@ SELECT bag_eq(
       (timestamptz 'infinity', interval '0', timestamptz 'infinity'),
       ('infinity', '-178000000 years', 'infinity'),
       ('-infinity', '178000000 years', '-infinity'),
-      ('-infinity', '178000000 years', '4714-11-24 00:00:00+00 BC'),
+      ('-infinity', '200000 years', '4714-11-24 00:00:00+00 BC'),
       ('294276-12-31 23:59:59.999999+00', '178000000 years', 'infinity'),
+      ('294276-12-31 23:59:59.999999+00', '200000 years', 'infinity'),
       ('294276-12-31 23:59:59.999999+00', '0', '294276-12-31 23:59:59.999999+00')
     ) v(e, t, a)$$,
   $$SELECT e::timestamptz::text, t, a::timestamptz::text, live FROM (VALUES
       ('infinity', interval '0', 'infinity', true),
       ('infinity', '-178000000 years', 'infinity', true),
       ('-infinity', '178000000 years', '-infinity', true),
-      ('-infinity', '178000000 years', '4714-11-24 00:00:00+00 BC', false),
-      ('294276-12-31 23:59:59.999999+00', '178000000 years', 'infinity', false),
+      ('-infinity', '200000 years', '4714-11-24 00:00:00+00 BC', false),
+      ('294276-12-31 23:59:59.999999+00', '178000000 years', 'infinity', true),
+      ('294276-12-31 23:59:59.999999+00', '200000 years', 'infinity', false),
       ('294276-12-31 23:59:59.999999+00', '0', '294276-12-31 23:59:59.999999+00', true)
     ) v(e, t, a, live)$$,
   'infinities and the last instant');
@@ -335,6 +342,8 @@ INSERT INTO keyright.seat (license, slot, seat_id, holder, checked_out_at, issue
     FROM keyright.license l, generate_series(1, 500) s
    WHERE l.license_id LIKE 'agree%';
 
+ANALYZE keyright.license, keyright.seat;
+
 -- The clock is read before and after the views: who is live at both readings
 -- must be live in them, who is at neither must not be.
 CREATE TABLE seen AS
@@ -359,7 +368,7 @@ SELECT is_empty(
 SELECT cmp_ok(
   (SELECT least(count(*) FILTER (WHERE live_before AND live_after),
                 count(*) FILTER (WHERE NOT live_before AND NOT live_after)) FROM seen),
-  '>=', 4000::bigint, 'some thousands live, some thousands not');
+  '>=', 2000::bigint, 'some thousands live, some thousands not');
 
 SELECT is_empty(
   $$WITH before AS MATERIALIZED (SELECT clock_timestamp() AS at),

@@ -33,6 +33,7 @@ Run by "make test SUITES=tap", which sets:
 
   KEYRIGHT_BINDIR         programs of a server with keyright (also in PATH)
   KEYRIGHT_NOLOCK_BINDIR  of one whose keyright takes no license lock
+  KEYRIGHT_TOOLS          the load clients of test/tools (see Load.pm)
   PG_REGRESS, TESTDIR ... what PostgreSQL::Test::Cluster wants
 
 One file, with builds that stay for the next time:
