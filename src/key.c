@@ -32,24 +32,21 @@
 
 #define KEY_FILE_MAX	1024
 
+static const char not_a_seed[] =
+"The file that \"keyright.signing_key_file\" names does not hold the base64 of 32 bytes.";
+
 static char *signing_key_file = NULL;
 static char *signing_key_text = NULL;
 static char *retired_keys = NULL;
 
 static SigningKey *loaded_key = NULL;
-static bool key_is_current = false; /* loaded_key or key_problem is */
 static const char *key_problem = NULL;
+static TimestampTz key_read_at = DT_NOBEGIN;	/* the reload it belongs to */
 
 static const char *
 hide(void)
 {
 	return "********";
-}
-
-static void
-forget_key(const char *newval, void *extra)
-{
-	key_is_current = false;
 }
 
 /*
@@ -80,10 +77,12 @@ read_key_file(char *text, ssize_t *size)
 		close(fd);
 		return "The file that \"keyright.signing_key_file\" names is open to its group or to others; its mode must be 0600 or less.";
 	}
-	*size = read(fd, text, KEY_FILE_MAX);
+	*size = read(fd, text, KEY_FILE_MAX + 1);
 	close(fd);
 	if (*size < 0)
 		return "The file that \"keyright.signing_key_file\" names could not be read.";
+	if (*size > KEY_FILE_MAX)
+		return not_a_seed;
 	return NULL;
 }
 
@@ -106,12 +105,12 @@ use_seed_text(const char *text, size_t size, const char *malformed)
 static const char *
 load_from_file(void)
 {
-	char		text[KEY_FILE_MAX];
+	char		text[KEY_FILE_MAX + 1];
 	ssize_t		size = 0;
 	const char *problem = read_key_file(text, &size);
 
 	if (problem == NULL)
-		problem = use_seed_text(text, size, "The file that \"keyright.signing_key_file\" names does not hold the base64 of 32 bytes.");
+		problem = use_seed_text(text, size, not_a_seed);
 	sodium_memzero(text, sizeof(text));
 	return problem;
 }
@@ -139,7 +138,8 @@ load_key(void)
 static bool
 key_usable(void)
 {
-	if (!key_is_current)
+	/* by the clock of the reload: the file may have changed, its name not */
+	if (key_read_at != PgReloadTime)
 	{
 		key_problem = load_key();
 		if (key_problem != NULL && loaded_key != NULL)
@@ -147,7 +147,7 @@ key_usable(void)
 			sodium_free(loaded_key);
 			loaded_key = NULL;
 		}
-		key_is_current = true;
+		key_read_at = PgReloadTime;
 	}
 	return key_problem == NULL;
 }
@@ -230,7 +230,7 @@ key_init(void)
 							   "Owned by the server's user or root, mode 0600. Read anew at each reload.",
 							   &signing_key_file, "", PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY,
-							   NULL, forget_key, NULL);
+							   NULL, NULL, NULL);
 	DefineCustomStringVariable("keyright.signing_key",
 							   "The base64 of the 32-byte seed that signs leases.",
 							   "A file is the better place: see keyright.signing_key_file.",

@@ -250,6 +250,22 @@ base64url(void)
 	   "b64url_read: not beyond the room");
 }
 
+static void
+base64url_size(void)
+{
+	static char out[2 * TOKEN_SIZE];
+	static char text[2 * TOKEN_SIZE];
+	size_t		size;
+
+	memset(text, 'A', sizeof(text));
+	ok(b64url_read(out, sizeof(out), &size, text, TOKEN_SIZE - 1) &&
+	   size == TOKEN_SIZE / 4 * 3 - 1, "b64url_read: longest text");
+	ok(!b64url_read(out, sizeof(out), &size, text, TOKEN_SIZE),
+	   "b64url_read: one character more");
+	ok(!b64url_read(out, sizeof(out), &size, text, sizeof(text)),
+	   "b64url_read: far more");
+}
+
 void
 test_jwk(void)
 {
@@ -261,4 +277,5 @@ test_jwk(void)
 	mixed_order();
 	decoding();
 	base64url();
+	base64url_size();
 }

@@ -261,53 +261,44 @@ read_licenses(void)
 
 /*
  * While more are live than a license that was shrunk has seats, nobody may be
- * added.  A transaction may have looked before the shrink and commit a while
- * after it; so the old seat count is good for that long.
+ * added.  That is so when the transactions are over that may have looked before
+ * the shrink: then the resizer makes this number odd.
  */
-#define SHRINK_SETTLES	(4 * 1000000)
+static volatile int resizing = 0;
 
 typedef struct Seen
 {
-	int			seat_count;
 	int			live;
-	int			allowed_before;
-	int64_t		shrunk_at;
+	int			resizing;
 } Seen;
 
-static int
-allowed(Seen *seen, int seat_count)
+/* False when there is nothing to compare with. */
+static bool
+limit_of(const Seen *seen, int now, int seat_count, int *limit)
 {
-	int			limit;
-
-	if (seat_count < seen->seat_count)
-	{
-		seen->allowed_before = seen->seat_count;
-		seen->shrunk_at = wall_clock();
-	}
-	limit = seat_count > seen->live ? seat_count : seen->live;
-	if (wall_clock() < seen->shrunk_at + SHRINK_SETTLES &&
-		limit < seen->allowed_before)
-		limit = seen->allowed_before;
-	return limit;
+	if (now % 2 == 0 || now != resizing || now != seen->resizing)
+		return false;
+	*limit = seat_count > seen->live ? seat_count : seen->live;
+	return true;
 }
 
 static void
-check_sample(PGresult *sample, Seen *seen)
+check_sample(PGresult *sample, Seen *seen, int resizing_before)
 {
 	for (int i = 0; i < PQntuples(sample); i++)
 	{
 		int			seat_count = atoi(PQgetvalue(sample, i, 1));
 		int			live = atoi(PQgetvalue(sample, i, 2));
-		int			limit = licenses[i].resized ?
-			allowed(&seen[i], seat_count) : seat_count;
+		int			limit = seat_count;
 
-		if (live > limit)
+		if ((!licenses[i].resized ||
+			 limit_of(&seen[i], resizing_before, seat_count, &limit)) &&
+			live > limit)
 			violation("%s: %d live leases, %d seats", licenses[i].name, live,
 					  seat_count);
 		if (live >= seat_count)
 			count(FULL_SAMPLES);
-		seen[i].seat_count = seat_count;
-		seen[i].live = live;
+		seen[i] = (Seen) {live, resizing_before};
 	}
 }
 
@@ -319,11 +310,12 @@ run_sampler(void *unused)
 
 	while (!watch_over && conn != NULL)
 	{
+		int			resizing_before = resizing;
 		PGresult   *sample = query(&conn, "sampler", SAMPLE);
 
 		if (sample != NULL)
 		{
-			check_sample(sample, seen);
+			check_sample(sample, seen, resizing_before);
 			count(SAMPLES);
 		}
 		PQclear(sample);
@@ -420,6 +412,19 @@ run_killer(void *unused)
 	return NULL;
 }
 
+/* Waits for the end of all transactions of clients that run now. */
+static void
+wait_for_transactions(PGconn *conn)
+{
+	char		sql[200];
+
+	snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_stat_activity"
+			 " WHERE application_name = 'storm'"
+			 " AND xact_start <= to_timestamp(%.6f)", wall_clock() / 1e6);
+	while (!over && ask_number(conn, sql) != 0)
+		pause_ms(20);
+}
+
 static void *
 run_resizer(void *unused)
 {
@@ -437,8 +442,11 @@ run_resizer(void *unused)
 				 random_below(&random, 20));
 		PQclear(query(&conn, "resizer", sql));
 		count(RESIZES);
-		for (int i = 0; i < 60 && !over; i++)
+		wait_for_transactions(conn);
+		resizing++;
+		for (int i = 0; i < 20 && !over; i++)
 			pause_ms(100);
+		resizing++;
 	}
 	PQfinish(conn);
 	return NULL;
