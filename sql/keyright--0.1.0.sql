@@ -193,6 +193,19 @@ REVOKE ALL ON FUNCTION keyright_heartbeat(text, uuid) FROM PUBLIC;
 COMMENT ON FUNCTION keyright_heartbeat(text, uuid) IS
   'Renews a live lease: status "renewed", with a new token, or "seat_lost" with the reason "expired", "revoked" or "unknown". Never makes a seat live that is not. Raises 22004, KR001 (unknown license), KR002 (suspended), KR003, KR004 (outside validity), KR005 (no signing key), 55P03 (busy), 40001 (held up until the lease lapsed: repeat), 25006 (read only).';
 
+CREATE FUNCTION keyright_heartbeat_many(
+  license_id text, seat_ids uuid[],
+  OUT status text, OUT reason text, OUT license_id text, OUT slot integer,
+  OUT seat_id uuid, OUT holder text, OUT issued_at timestamptz,
+  OUT expires_at timestamptz, OUT token text, OUT seat_count integer,
+  OUT retry_at timestamptz)
+RETURNS SETOF record
+LANGUAGE c VOLATILE
+AS 'MODULE_PATHNAME', 'keyright_heartbeat_many';
+REVOKE ALL ON FUNCTION keyright_heartbeat_many(text, uuid[]) FROM PUBLIC;
+COMMENT ON FUNCTION keyright_heartbeat_many(text, uuid[]) IS
+  'Renews up to 10,000 leases of one license in one transaction, for a gateway that keeps many seats: a row for each distinct seat id, in no particular order, "renewed" or "seat_lost" as keyright_heartbeat() says, or "busy" when that seat could not be decided at once: ask again. Waits for nobody. Raises what keyright_heartbeat() does, and 22004 for nulls, 22023 for too many.';
+
 CREATE FUNCTION keyright_checkin(license_id text, seat_id uuid)
 RETURNS text
 LANGUAGE c VOLATILE
@@ -413,6 +426,24 @@ COMMENT ON COLUMN keyright.reaper.total_reaped IS 'How many since the server sta
 COMMENT ON COLUMN keyright.reaper.last_error IS 'Message of the last error of a sweep here.';
 COMMENT ON COLUMN keyright.reaper.last_error_at IS 'When that was.';
 
+CREATE VIEW keyright.wraparound AS
+  SELECT d.datname AS database,
+         pg_catalog.age(d.datfrozenxid) AS transaction_ids_used,
+         s.freeze_max_age, 2147483647 AS transaction_ids_limit,
+         pg_catalog.age(d.datfrozenxid) OPERATOR(pg_catalog.>)
+           (s.freeze_max_age OPERATOR(pg_catalog.*) 1.2) AS warning
+    FROM pg_catalog.pg_database d
+    CROSS JOIN (SELECT pg_catalog.current_setting('autovacuum_freeze_max_age')::integer AS freeze_max_age) s
+   WHERE d.datallowconn;
+REVOKE ALL ON keyright.wraparound FROM PUBLIC;
+COMMENT ON VIEW keyright.wraparound IS
+  'Whether transaction ids are used faster than they are frozen: single heartbeats take one each, 432 million a day at 5,000 a second. See keyright_heartbeat_many().';
+COMMENT ON COLUMN keyright.wraparound.database IS 'A database of this cluster; the oldest one counts for all.';
+COMMENT ON COLUMN keyright.wraparound.transaction_ids_used IS 'Age of its oldest transaction id that is not frozen.';
+COMMENT ON COLUMN keyright.wraparound.freeze_max_age IS 'The setting autovacuum_freeze_max_age, at which freezing is forced.';
+COMMENT ON COLUMN keyright.wraparound.transaction_ids_limit IS 'Where the server stops, some three million earlier in fact.';
+COMMENT ON COLUMN keyright.wraparound.warning IS 'true: more than a fifth over freeze_max_age, so freezing does not keep up.';
+
 ------------------------------------------------------------------------
 -- Privileges in one call
 
@@ -426,6 +457,7 @@ DECLARE
   client CONSTANT text[] := ARRAY[
     '@extschema@.keyright_checkout(text, text, interval, text)',
     '@extschema@.keyright_heartbeat(text, uuid)',
+    '@extschema@.keyright_heartbeat_many(text, uuid[])',
     '@extschema@.keyright_checkin(text, uuid)',
     '@extschema@.keyright_jwks()',
     '@extschema@.keyright_version()'];
@@ -467,7 +499,7 @@ BEGIN
     RETURN;
   END IF;
   EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA keyright TO %s', to_role);
-  EXECUTE pg_catalog.format('GRANT SELECT ON keyright.holders, keyright.pools, keyright.locks, keyright.reaper TO %s', to_role);
+  EXECUTE pg_catalog.format('GRANT SELECT ON keyright.holders, keyright.pools, keyright.locks, keyright.reaper, keyright.wraparound TO %s', to_role);
   IF level OPERATOR(pg_catalog.=) 'administrator' THEN
     EXECUTE pg_catalog.format('GRANT SELECT, INSERT, UPDATE, DELETE ON keyright.license TO %s', to_role);
   END IF;

@@ -15,6 +15,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/tuplestore.h"
 
 #include "extension.h"
 
@@ -211,13 +212,11 @@ answer_seat(Datum *values, bool *nulls, const License *license,
 	nulls[ANSWER_TOKEN] = false;
 }
 
-Datum
-answer_datum(const Answer *answer)
+static void
+fill_columns(Datum *values, bool *nulls, const Answer *answer)
 {
-	Datum		values[ANSWER_NATTS] = {0};
-	bool		nulls[ANSWER_NATTS];
-
-	memset(nulls, true, sizeof(nulls));
+	memset(values, 0, ANSWER_NATTS * sizeof(Datum));
+	memset(nulls, true, ANSWER_NATTS * sizeof(bool));
 	values[ANSWER_STATUS] = CStringGetTextDatum(answer->status);
 	nulls[ANSWER_STATUS] = false;
 	if (answer->reason != NULL)
@@ -229,6 +228,11 @@ answer_datum(const Answer *answer)
 	nulls[ANSWER_LICENSE_ID] = false;
 	values[ANSWER_SEAT_COUNT] = Int32GetDatum(answer->license->seat_count);
 	nulls[ANSWER_SEAT_COUNT] = false;
+	if (answer->seat_id != NULL)
+	{
+		values[ANSWER_SEAT_ID] = UUIDPGetDatum(answer->seat_id);
+		nulls[ANSWER_SEAT_ID] = false;
+	}
 	if (answer->row != NULL)
 		answer_seat(values, nulls, answer->license, answer->row);
 	if (answer->retry_at != 0)
@@ -236,5 +240,24 @@ answer_datum(const Answer *answer)
 		values[ANSWER_RETRY_AT] = TimestampTzGetDatum(answer->retry_at);
 		nulls[ANSWER_RETRY_AT] = false;
 	}
+}
+
+Datum
+answer_datum(const Answer *answer)
+{
+	Datum		values[ANSWER_NATTS];
+	bool		nulls[ANSWER_NATTS];
+
+	fill_columns(values, nulls, answer);
 	return HeapTupleGetDatum(heap_form_tuple(answer_desc(), values, nulls));
+}
+
+void
+answer_add_row(ReturnSetInfo *result, const Answer *answer)
+{
+	Datum		values[ANSWER_NATTS];
+	bool		nulls[ANSWER_NATTS];
+
+	fill_columns(values, nulls, answer);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }

@@ -9,6 +9,7 @@
 #include "access/genam.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "storage/lwlock.h"
 #include "utils/relcache.h"
@@ -320,12 +321,14 @@ typedef struct Answer
 	const char *status;
 	const char *reason;			/* or NULL */
 	const License *license;
+	const pg_uuid_t *seat_id;	/* the one that was asked for, or NULL */
 	const SeatRow *row;			/* NULL when there is no seat to show */
 	TimestampTz retry_at;		/* 0: none */
 } Answer;
 
 /* Signs the token of the row, if there is one. */
 extern Datum answer_datum(const Answer *answer);
+extern void answer_add_row(ReturnSetInfo *result, const Answer *answer);
 
 /* Raises 22004 or 22023 unless the text may stand in a claim. */
 extern char *claim_argument(FunctionCallInfo fcinfo, int arg,

@@ -17,9 +17,18 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+
 #include "extension.h"
 
 PG_FUNCTION_INFO_V1(keyright_heartbeat);
+PG_FUNCTION_INFO_V1(keyright_heartbeat_many);
+
+/* Told apart by its address: no decision, neither good nor bad. */
+static const char BUSY[] = "busy";
 
 typedef struct Beat
 {
@@ -28,6 +37,7 @@ typedef struct Beat
 	Look		look;
 	SeatTable	table;
 	bool		locked;			/* the license's lock is ours */
+	LockWaitPolicy policy;		/* for rows that others hold */
 	SeatRow		row;			/* as renewed */
 } Beat;
 
@@ -112,21 +122,37 @@ write_row(Beat *beat)
 	return seat_update(&beat->table, &beat->row);
 }
 
+/* Makes the current row ours: NULL, or why that cannot be. */
+static const char *
+own(Beat *beat)
+{
+	switch (seat_own(&beat->table, beat->policy))
+	{
+		case SEAT_OWNED:
+			return NULL;
+		case SEAT_BUSY:
+			return BUSY;
+		default:
+			return "unknown";
+	}
+}
+
 /* NULL when the lease is renewed, else why it cannot be. */
 static const char *
 renew(Beat *beat)
 {
 	SeatTable  *table = &beat->table;
-	const char *reason;
+	const char *reason = NULL;
 	bool		owned;
 
 	if (!seat_fetch(table, beat->license.id,
 					seat_id_slot(beat->seat_id->data)))
 		return "unknown";
 	owned = seat_has_id(table, beat->seat_id) && seat_contended(table);
-	if (owned && seat_own(table, LockWaitBlock) == SEAT_GONE)
-		return "unknown";
-	while ((reason = judge(beat, GetCurrentTimestamp())) == NULL)
+	if (owned)
+		reason = own(beat);
+	while (reason == NULL &&
+		   (reason = judge(beat, GetCurrentTimestamp())) == NULL)
 	{
 		if (write_row(beat))
 		{
@@ -135,20 +161,18 @@ renew(Beat *beat)
 			break;
 		}
 		/* somebody was faster: wait for him and judge the newest version */
-		if (seat_own(table, LockWaitBlock) == SEAT_GONE)
-			return "unknown";
 		owned = true;
+		reason = own(beat);
 	}
 	return reason;
 }
 
-static const char *
-try_renew(Beat *beat)
+static void
+open_table(Beat *beat)
 {
 	/* said even to who holds no seat of it */
 	license_require_usable(&beat->license, beat->look.now);
 	seat_table_open(&beat->table, beat->look.snapshot);
-	return renew(beat);
 }
 
 static void
@@ -158,36 +182,62 @@ let_go(Beat *beat)
 	look_end(&beat->look);
 }
 
+static void
+begin(Beat *beat, const char *license_id, LockWaitPolicy policy)
+{
+	(void) signing_key();
+	shared_mark_database();
+	beat->locked = false;
+	beat->policy = policy;
+	beat->look = look_begin();
+	license_get_by_name(&beat->license, license_id, &beat->look);
+	open_table(beat);
+}
+
+/* The columns of the answer to one beat; they point into the table's slot. */
+static Answer
+make_answer(const Beat *beat, const char *reason)
+{
+	Answer		answer = {
+		.status = "renewed",
+		.license = &beat->license,
+		.seat_id = beat->seat_id
+	};
+
+	if (reason == NULL)
+		answer.row = &beat->row;
+	else if (reason == BUSY)
+		answer.status = BUSY;
+	else
+	{
+		answer.status = "seat_lost";
+		answer.reason = reason;
+	}
+	return answer;
+}
+
 static Datum
 heartbeat(FunctionCallInfo fcinfo)
 {
 	Beat		beat;
-	Answer		answer = {"renewed"};
+	Answer		answer;
 	Datum		result;
+	const char *reason;
 	char	   *license_id = claim_argument(fcinfo, 0, "license_id");
 
 	beat.seat_id = seat_id_argument(fcinfo, 1);
 	require_writable("keyright_heartbeat()");
-	(void) signing_key();
-	shared_mark_database();
-
-	beat.look = look_begin();
-	license_get_by_name(&beat.license, license_id, &beat.look);
-	beat.locked = false;
-	answer.reason = try_renew(&beat);
-	if (answer.reason != NULL)
+	begin(&beat, license_id, LockWaitBlock);
+	reason = renew(&beat);
+	if (reason != NULL)
 	{
 		let_go(&beat);
 		beat.locked = true;
 		license_lock_and_look(&beat.license, license_id, &beat.look);
-		answer.reason = try_renew(&beat);
+		open_table(&beat);
+		reason = renew(&beat);
 	}
-	answer.license = &beat.license;
-	if (answer.reason == NULL)
-		answer.row = &beat.row;
-	else
-		answer.status = "seat_lost";
-	/* the row's values point into the table's slot */
+	answer = make_answer(&beat, reason);
 	result = answer_datum(&answer);
 	let_go(&beat);
 	return result;
@@ -197,4 +247,118 @@ Datum
 keyright_heartbeat(PG_FUNCTION_ARGS)
 {
 	return bounded_call(fcinfo, heartbeat, license_name_argument);
+}
+
+/* ---------- many at once ---------- */
+
+#define MANY_MAX	10000
+
+/* By slot, so that two batches lock their rows in the same order. */
+static int
+compare_ids(const void *a, const void *b)
+{
+	const pg_uuid_t *left = DatumGetUUIDP(*(const Datum *) a);
+	const pg_uuid_t *right = DatumGetUUIDP(*(const Datum *) b);
+	int32		left_slot = seat_id_slot(left->data);
+	int32		right_slot = seat_id_slot(right->data);
+
+	if (left_slot != right_slot)
+		return left_slot < right_slot ? -1 : 1;
+	return memcmp(left->data, right->data, UUID_LEN);
+}
+
+/* The ids in order, each once. */
+static Datum *
+ids_argument(FunctionCallInfo fcinfo, int arg, int *count)
+{
+	Datum	   *ids;
+	int			given;
+	int			kept = 0;
+
+	if (PG_ARGISNULL(arg) || array_contains_nulls(PG_GETARG_ARRAYTYPE_P(arg)))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("seat_ids must not be null or contain nulls"));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), UUIDOID, UUID_LEN, false,
+					  TYPALIGN_CHAR, &ids, NULL, &given);
+	if (given > MANY_MAX)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("seat_ids has %d elements, at most %d are allowed",
+					   given, MANY_MAX));
+	qsort(ids, given, sizeof(Datum), compare_ids);
+	for (int i = 0; i < given; i++)
+		if (kept == 0 || compare_ids(&ids[kept - 1], &ids[i]) != 0)
+			ids[kept++] = ids[i];
+	*count = kept;
+	return ids;
+}
+
+/*
+ * One pass over the ids: what is renewed is answered.  The others are left in
+ * ids when they are to be judged again under the lock, else answered as well.
+ */
+static int
+beat_all(Beat *beat, Datum *ids, int count, bool final, ReturnSetInfo *result)
+{
+	int			left = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		const char *reason;
+
+		CHECK_FOR_INTERRUPTS();
+		beat->seat_id = DatumGetUUIDP(ids[i]);
+		reason = renew(beat);
+		if (reason == NULL || final)
+		{
+			/* bad news only under the license's lock */
+			Answer		answer = make_answer(beat, reason && !beat->locked ?
+											 BUSY : reason);
+
+			answer_add_row(result, &answer);
+		}
+		else
+			ids[left++] = ids[i];
+	}
+	return left;
+}
+
+/*
+ * Nothing is waited for: one bad seat, or one that somebody else holds up, must
+ * not cost the others their leases.  It is answered "busy" and asked again.
+ */
+static Datum
+heartbeat_many(FunctionCallInfo fcinfo)
+{
+	Beat		beat;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *license_id = claim_argument(fcinfo, 0, "license_id");
+	int			count;
+	Datum	   *ids = ids_argument(fcinfo, 1, &count);
+
+	require_writable("keyright_heartbeat_many()");
+	InitMaterializedSRF(fcinfo, 0);
+	begin(&beat, license_id, LockWaitSkip);
+	count = beat_all(&beat, ids, count, false, result);
+	if (count > 0)
+	{
+		int32		id = beat.license.id;
+		bool		locked = license_try_lock(id);
+
+		let_go(&beat);
+		beat.look = look_begin();
+		license_get_by_name(&beat.license, license_id, &beat.look);
+		beat.locked = locked && beat.license.id == id;
+		open_table(&beat);
+		beat_all(&beat, ids, count, true, result);
+	}
+	let_go(&beat);
+	return (Datum) 0;
+}
+
+Datum
+keyright_heartbeat_many(PG_FUNCTION_ARGS)
+{
+	return bounded_call(fcinfo, heartbeat_many, license_name_argument);
 }
