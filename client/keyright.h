@@ -255,8 +255,8 @@ typedef struct KeyrightAnswer
 
 /*
  * For an application whose server stands behind a service of its own.  All
- * functions are called with self, never two at once, mostly but not always
- * from the handle's own thread.  In a child of fork() none is called.
+ * functions are called with self and never two at once; call() and idle()
+ * from the handle's own thread, the others from the caller's.
  */
 typedef struct KeyrightTransport
 {
@@ -275,6 +275,12 @@ typedef struct KeyrightTransport
 
 	/* keyright_close(), or a keyright_open() that failed; may be NULL. */
 	void		(*close) (void *self);
+
+	/*
+	 * keyright_close() in a child of fork(): connections are the parent's, no
+	 * word may be said on them; may be NULL.
+	 */
+	void		(*forget) (void *self);
 } KeyrightTransport;
 
 /* ----- options ----- */

@@ -69,10 +69,17 @@ setup_signals(void)
 
 /* ---------- the visit: one database, half a second ---------- */
 
-static void
-note_result(const Sweep *sweep, bool has_extension)
+/* What was known of this database when the visit began. */
+typedef struct Visit
 {
-	TimestampTz now = GetCurrentTimestamp();
+	bool		was_marked;
+	Sweep		sweep;
+} Visit;
+
+static void
+note_result(const Visit *visit, bool has_extension)
+{
+	const Sweep *sweep = &visit->sweep;
 	SharedDatabase *entry;
 
 	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
@@ -80,11 +87,13 @@ note_result(const Sweep *sweep, bool has_extension)
 	if (entry != NULL)
 	{
 		if (sweep->next_block == 0)
-			entry->last_sweep = now;
+			entry->last_sweep = GetCurrentTimestamp();
 		if (entry->next_block == 0)
 			entry->last_reaped = 0;
 		entry->seen = true;
-		entry->marked = has_extension;
+		/* one that was marked while we looked keeps its mark */
+		entry->marked = has_extension ||
+			(entry->marked && !visit->was_marked);
 		entry->next_block = sweep->next_block;
 		entry->last_reaped += sweep->reaped;
 		entry->total_reaped += sweep->reaped;
@@ -110,43 +119,68 @@ note_error(const char *message)
 	LWLockRelease(keyright_shared->lock);
 }
 
-static BlockNumber
-block_to_go_on_with(void)
+static void
+begin_visit(Visit *visit)
 {
 	SharedDatabase *entry;
-	BlockNumber block;
 
+	memset(visit, 0, sizeof(*visit));
 	LWLockAcquire(keyright_shared->lock, LW_SHARED);
 	entry = shared_find_database(MyDatabaseId, false);
-	block = entry ? entry->next_block : 0;
+	if (entry != NULL)
+	{
+		visit->was_marked = entry->marked;
+		visit->sweep.next_block = entry->next_block;
+	}
 	LWLockRelease(keyright_shared->lock);
-	return block;
+}
+
+static bool
+has_extension(void)
+{
+	bool		result;
+
+	StartTransactionCommand();
+	result = tables_find_quietly() != NULL;
+	CommitTransactionCommand();
+	return result;
 }
 
 static void
-visit(void)
+sweep_database(Visit *visit)
 {
-	Sweep		sweep = {0};
-	bool		has_extension;
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													VISIT_TIME);
+	bool		present = has_extension();
 
-	StartTransactionCommand();
-	has_extension = tables_find_quietly() != NULL;
-	CommitTransactionCommand();
-	if (has_extension)
+	pgstat_report_activity(STATE_RUNNING, "keyright: reaping");
+	if (present)
+		sweep_slice(&visit->sweep, until);
+	note_result(visit, present);
+}
+
+/* An error counts, unless the extension was dropped under our hands. */
+static void
+report_error(Visit *visit, ErrorData *error)
+{
+	if (!has_extension())
 	{
-		sweep.next_block = block_to_go_on_with();
-		pgstat_report_activity(STATE_RUNNING, "keyright: reaping");
-		sweep_slice(&sweep,
-					TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-												VISIT_TIME));
+		visit->sweep.next_block = 0;
+		note_result(visit, false);
+		return;
 	}
-	note_result(&sweep, has_extension);
+	note_error(error->message);
+	ereport(LOG,
+			errcode(error->sqlerrcode),
+			errmsg("keyright could not reap seats: %s", error->message),
+			errhint("Nothing depends on it but tidiness: check-outs take over lapsed seats themselves. It is tried again, ever later while it fails."));
 }
 
 void
 keyright_visit_main(Datum arg)
 {
 	MemoryContext context;
+	Visit		visit;
 
 	setup_signals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg),
@@ -156,22 +190,20 @@ keyright_visit_main(Datum arg)
 	/* what is swept may be lost in a crash: the next sweep does it again */
 	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);
 	context = CurrentMemoryContext;
+	begin_visit(&visit);
 	PG_TRY();
 	{
-		visit();
+		sweep_database(&visit);
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
 
-		HOLD_INTERRUPTS();
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
-		EmitErrorReport();
 		FlushErrorState();
 		AbortCurrentTransaction();
-		note_error(error->message);
-		RESUME_INTERRUPTS();
+		report_error(&visit, error);
 	}
 	PG_END_TRY();
 	pgstat_report_stat(true);

@@ -37,9 +37,13 @@ forget(Datum arg, Oid relid)
 static bool
 has_columns(Oid relid, int natts)
 {
-	Relation	rel = table_open(relid, AccessShareLock);
-	bool		result = RelationGetDescr(rel)->natts == natts;
+	Relation	rel = try_table_open(relid, AccessShareLock);
+	bool		result;
 
+	/* dropped while we waited for its lock */
+	if (rel == NULL)
+		return false;
+	result = RelationGetDescr(rel)->natts == natts;
 	table_close(rel, AccessShareLock);
 	return result;
 }

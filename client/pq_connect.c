@@ -1,0 +1,396 @@
+/*
+ * pq_connect.c
+ *		Connecting to one of several hosts, each within its share of time.
+ *
+ * libpq would go through the hosts by itself, but in its non-blocking form it
+ * knows no time limit for each: a host that swallows packets would take all
+ * the time there is, at every try, and the good one behind it would never be
+ * asked.  So each host is a connection string of its own, and the one that
+ * was good last is first.  As in libpq, a host that answers with an authority
+ * (a wrong password) ends the search; one that is restarting, full or read
+ * only does not.
+ *
+ * libpq does not tell the SQLSTATE of a failed connection.  It is in the text
+ * of the message, in a form that no translation changes, when the verbosity
+ * is "verbose".
+ */
+#include "pq.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARAMS_MAX			80
+
+/* ----- reading the connection string ----- */
+
+static PQconninfoOption *
+find_option(PQconninfoOption *options, const char *keyword)
+{
+	for (; options != NULL && options->keyword != NULL; options++)
+		if (strcmp(options->keyword, keyword) == 0)
+			return options;
+	return NULL;
+}
+
+/* As given, else (if asked for) what the environment says. */
+static const char *
+option_value(Connector *connector, PQconninfoOption *defaults,
+			 const char *keyword)
+{
+	PQconninfoOption *option = find_option(connector->options, keyword);
+
+	if (option == NULL || option->val == NULL || option->val[0] == '\0')
+		option = find_option(defaults, keyword);
+	return option != NULL && option->val != NULL && option->val[0] != '\0' ?
+		option->val : NULL;
+}
+
+static int
+count_items(const char *list)
+{
+	int			count = list != NULL;
+
+	for (; list != NULL && *list != '\0'; list++)
+		count += *list == ',';
+	return count;
+}
+
+/* A copy of one item of a list; NULL: empty, or no memory (*ok is false). */
+static char *
+copy_item(const char *list, int number, bool *ok)
+{
+	char	   *copy;
+	size_t		size;
+
+	if (list == NULL)
+		return NULL;
+	for (; number > 0; number--)
+		list += strcspn(list, ",") + 1;
+	size = strcspn(list, ",");
+	if (size == 0)
+		return NULL;
+	copy = malloc(size + 1);
+	if (copy == NULL)
+	{
+		*ok = false;
+		return NULL;
+	}
+	memcpy(copy, list, size);
+	copy[size] = '\0';
+	return copy;
+}
+
+static const char *
+split_targets(Connector *connector, PQconninfoOption *defaults)
+{
+	const char *host = option_value(connector, defaults, "host");
+	const char *hostaddr = option_value(connector, defaults, "hostaddr");
+	const char *port = option_value(connector, defaults, "port");
+	int			hosts = count_items(host);
+	int			hostaddrs = count_items(hostaddr);
+	int			ports = count_items(port);
+	int			count = hosts > hostaddrs ? hosts : hostaddrs;
+	bool		ok = true;
+
+	if (count == 0)
+		count = 1;
+	if (count > TARGETS_MAX)
+		return "there are more than 16 hosts";
+	if ((hosts > 0 && hostaddrs > 0 && hosts != hostaddrs) ||
+		(ports > 1 && ports != count))
+		return "the numbers of hosts, addresses and ports do not match";
+
+	connector->target_count = count;
+	for (int i = 0; i < count; i++)
+	{
+		Target	   *target = &connector->targets[i];
+
+		target->host = copy_item(host, i, &ok);
+		target->hostaddr = copy_item(hostaddr, i, &ok);
+		target->port = copy_item(port, ports > 1 ? i : 0, &ok);
+	}
+	return ok ? NULL : "out of memory";
+}
+
+/*
+ * With "service" the hosts may stand in a file that only libpq reads: then
+ * those of the environment do not count, and libpq is left alone with it.
+ */
+static bool
+read_conninfo(Connector *connector, const char *conninfo,
+			  char detail[512])
+{
+	PQconninfoOption *defaults = NULL;
+	char	   *message = NULL;
+	const char *problem;
+
+	connector->options = PQconninfoParse(conninfo ? conninfo : "", &message);
+	if (connector->options == NULL)
+	{
+		text_copy(detail, 512, message ? message : "out of memory");
+		PQfreemem(message);
+		return false;
+	}
+	if (option_value(connector, NULL, "service") == NULL)
+		defaults = PQconndefaults();
+	problem = split_targets(connector, defaults);
+	PQconninfoFree(defaults);
+	if (problem != NULL)
+		text_copy(detail, 512, problem);
+	return problem == NULL;
+}
+
+bool
+connector_open(Connector *connector, const char *conninfo,
+			   KeyrightError *error)
+{
+	char		detail[512];
+
+	memset(connector, 0, sizeof(*connector));
+	if (read_conninfo(connector, conninfo, detail))
+		return true;
+	error_set(error, KEYRIGHT_ERR_OPTIONS, NULL, NULL, detail);
+	connector_close(connector);
+	return false;
+}
+
+void
+connector_close(Connector *connector)
+{
+	for (int i = 0; i < TARGETS_MAX; i++)
+	{
+		Target	   *target = &connector->targets[i];
+
+		free(target->host);
+		free(target->hostaddr);
+		free(target->port);
+		lookup_forget(&target->lookup);
+	}
+	PQconninfoFree(connector->options);
+	connector->options = NULL;
+}
+
+void
+connector_avoid(Connector *connector)
+{
+	connector->first = (connector->first + 1) % connector->target_count;
+}
+
+/* ----- one connection ----- */
+
+typedef struct Params
+{
+	int			count;
+	const char *keywords[PARAMS_MAX + 1];
+	const char *values[PARAMS_MAX + 1];
+} Params;
+
+static void
+add_param(Params *params, const char *keyword, const char *value)
+{
+	if (value == NULL || params->count == PARAMS_MAX)
+		return;
+	params->keywords[params->count] = keyword;
+	params->values[params->count] = value;
+	params->count++;
+	params->keywords[params->count] = NULL;
+	params->values[params->count] = NULL;
+}
+
+/* Later ones win in libpq. */
+static void
+fill_params(Params *params, Connector *connector, const Target *target,
+			const char *address)
+{
+	memset(params, 0, sizeof(*params));
+	add_param(params, "fallback_application_name", "keyright");
+	/* A server that cannot be written to has no seats to give. */
+	if (getenv("PGTARGETSESSIONATTRS") == NULL)
+		add_param(params, "target_session_attrs", "read-write");
+	for (PQconninfoOption *o = connector->options; o->keyword != NULL; o++)
+		if (o->val != NULL && strcmp(o->keyword, "host") != 0 &&
+			strcmp(o->keyword, "hostaddr") != 0 &&
+			strcmp(o->keyword, "port") != 0)
+			add_param(params, o->keyword, o->val);
+	add_param(params, "host", target->host);
+	add_param(params, "hostaddr", address ? address : target->hostaddr);
+	add_param(params, "port", target->port);
+	add_param(params, "client_encoding", "UTF8");
+}
+
+static void
+ignore_notice(void *arg, const PGresult *result)
+{
+	(void) arg;
+	(void) result;
+}
+
+/* ":  28P01: " stands in a verbose message whatever its language. */
+static void
+sqlstate_of_message(char sqlstate[6], const char *message)
+{
+	static const char code[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+	for (const char *at = message; (at = strstr(at, ":  ")) != NULL; at += 3)
+		if (strspn(at + 3, code) == 5 && at[8] == ':' && at[9] == ' ')
+		{
+			memcpy(sqlstate, at + 3, 5);
+			sqlstate[5] = '\0';
+		}
+}
+
+static void
+tell_failure(KeyrightAnswer *answer, PGconn *conn)
+{
+	answer->sqlstate[0] = '\0';
+	text_copy(answer->message, sizeof(answer->message), conn != NULL ?
+			  PQerrorMessage(conn) : "out of memory");
+	if (conn == NULL)
+		return;
+	sqlstate_of_message(answer->sqlstate, PQerrorMessage(conn));
+	/* The server asked for a password and there is none to give. */
+	if (answer->sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn))
+		memcpy(answer->sqlstate, "28000", 6);
+}
+
+static bool
+finish_connecting(PGconn *conn, const Patience *patience,
+				  KeyrightAnswer *answer)
+{
+	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+
+	if (PQstatus(conn) == CONNECTION_BAD)
+		status = PGRES_POLLING_FAILED;
+	while (status == PGRES_POLLING_READING ||
+		   status == PGRES_POLLING_WRITING)
+	{
+		if (!patience_wait(patience, PQsocket(conn),
+						   status == PGRES_POLLING_READING ?
+						   POLLIN : POLLOUT))
+		{
+			answer->sqlstate[0] = '\0';
+			text_copy(answer->message, sizeof(answer->message),
+					  "there was no connection in time");
+			return false;
+		}
+		status = PQconnectPoll(conn);
+	}
+	if (status == PGRES_POLLING_OK && PQsetnonblocking(conn, 1) == 0)
+		return true;
+	tell_failure(answer, conn);
+	return false;
+}
+
+static PGconn *
+connect_to(Connector *connector, const Target *target, const char *address,
+		   const Patience *patience, KeyrightAnswer *answer)
+{
+	Params		params;
+	PGconn	   *conn;
+
+	fill_params(&params, connector, target, address);
+	conn = PQconnectStartParams(params.keywords, params.values, 0);
+	if (conn == NULL)
+	{
+		tell_failure(answer, conn);
+		return NULL;
+	}
+	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+	PQsetNoticeReceiver(conn, ignore_notice, NULL);
+	if (finish_connecting(conn, patience, answer))
+		return conn;
+	PQfinish(conn);
+	return NULL;
+}
+
+/* ----- one host ----- */
+
+static bool
+needs_lookup(const Target *target)
+{
+	return target->hostaddr == NULL && target->host != NULL &&
+		target->host[0] != '/' && target->host[0] != '@';
+}
+
+/* Addresses that a name had before are better than none. */
+static bool
+find_addresses(Target *target, Addresses *addresses,
+			   const Patience *patience, KeyrightAnswer *answer)
+{
+	Patience	half = patience_share(patience, 2);
+	const char *problem;
+
+	addresses_of_number(addresses, target->host);
+	if (addresses->count > 0)
+		return true;
+	if (lookup_host(&target->lookup, addresses, target->host, &half,
+					&problem))
+		target->known = *addresses;
+	else
+		*addresses = target->known;
+	if (addresses->count > 0)
+		return true;
+	answer->sqlstate[0] = '\0';
+	snprintf(answer->message, sizeof(answer->message),
+			 "could not find the address of \"%.200s\": %s",
+			 target->host, problem);
+	return false;
+}
+
+static bool
+is_final(const KeyrightAnswer *answer)
+{
+	KeyrightErrorKind kind = error_kind_of_sqlstate(answer->sqlstate);
+
+	return keyright_error_class(kind) != KEYRIGHT_CLASS_SILENCE;
+}
+
+static PGconn *
+connect_to_target(Connector *connector, Target *target,
+				  const Patience *patience, KeyrightAnswer *answer)
+{
+	Addresses	addresses;
+	PGconn	   *conn = NULL;
+
+	if (!needs_lookup(target))
+		return connect_to(connector, target, NULL, patience, answer);
+	if (!find_addresses(target, &addresses, patience, answer))
+		return NULL;
+	for (int i = 0; i < addresses.count && conn == NULL; i++)
+	{
+		Patience	share = patience_share(patience, addresses.count - i);
+
+		if (i > 0 && is_final(answer))
+			break;
+		conn = connect_to(connector, target, addresses.text[i], &share,
+						  answer);
+	}
+	return conn;
+}
+
+PGconn *
+connector_connect(Connector *connector, const Patience *patience,
+				  KeyrightAnswer *answer)
+{
+	int			count = connector->target_count;
+
+	for (int i = 0; i < count; i++)
+	{
+		int			number = (connector->first + i) % count;
+		Patience	share = patience_share(patience, count - i);
+		PGconn	   *conn;
+
+		if (i > 0 && (is_final(answer) || patience_left(patience) == 0))
+			break;
+		conn = connect_to_target(connector, &connector->targets[number],
+								 &share, answer);
+		if (conn != NULL)
+		{
+			connector->first = number;
+			return conn;
+		}
+	}
+	return NULL;
+}

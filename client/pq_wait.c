@@ -1,0 +1,58 @@
+/*
+ * pq_wait.c
+ *		Waiting for a descriptor, never for too long.
+ *
+ * poll() goes by a clock that stands still while the machine sleeps.  So it
+ * is asked for short slices, and the boot clock for the time that is left.
+ */
+#include "pq.h"
+
+#include <poll.h>
+
+#define SLICE				(250 * MS_NS)
+
+int64_t
+patience_left(const Patience *patience)
+{
+	Clocks		now;
+
+	clocks_read(&now);
+	return time_left(patience->until, now.boot);
+}
+
+Patience
+patience_share(const Patience *patience, int parts)
+{
+	Patience	share = *patience;
+	Clocks		now;
+
+	clocks_read(&now);
+	share.until = now.boot +
+		time_left(patience->until, now.boot) / (parts > 0 ? parts : 1);
+	return share;
+}
+
+bool
+patience_wait(const Patience *patience, int fd, short events)
+{
+	for (;;)
+	{
+		struct pollfd fds[2] = {
+			{.fd = fd, .events = events},
+			{.fd = patience->give_up_fd, .events = POLLIN}
+		};
+		int64_t		left = patience_left(patience);
+
+		if (left == 0)
+			return false;
+		if (left > SLICE)
+			left = SLICE;
+		if (poll(fds, 2, (int) ((left + MS_NS - 1) / MS_NS)) < 0)
+			continue;
+		if (fds[1].revents != 0)
+			return false;
+		/* An error of the descriptor is for libpq to find. */
+		if (fds[0].revents != 0)
+			return true;
+	}
+}
