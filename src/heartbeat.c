@@ -112,13 +112,10 @@ write_row(Beat *beat)
 {
 	Datum		value = beat->row.values[SEAT_EXPIRES_AT - 1];
 	TimestampTz end = DatumGetTimestampTz(value);
-	TimestampTz old_end = seat_expires_at(&beat->table);
 
 	/* a second beat within a second, or a clock that was set back */
-	if (end == old_end)
+	if (end == seat_expires_at(&beat->table))
 		return true;
-	if (end < old_end)
-		hint_not_full(&beat->table, beat->license.id);
 	return seat_update(&beat->table, &beat->row);
 }
 
@@ -148,7 +145,9 @@ renew(Beat *beat)
 	if (!seat_fetch(table, beat->license.id,
 					seat_id_slot(beat->seat_id->data)))
 		return "unknown";
-	owned = seat_has_id(table, beat->seat_id) && seat_contended(table);
+	/* who waits for nobody cannot write first and see: that would wait */
+	owned = seat_has_id(table, beat->seat_id) &&
+		(beat->policy == LockWaitSkip || seat_contended(table));
 	if (owned)
 		reason = own(beat);
 	while (reason == NULL &&

@@ -204,7 +204,6 @@ hint_freed(SeatTable *table, int32 license, int32 slot)
 	if (bucket == NULL)
 		return;
 	hint = find_or_make(bucket, &key);
-	hint->proven_seats = NONE;
 	while (i < hint->free_count && hint->free[i] != slot)
 		i++;
 	if (i == FREE_SLOTS)

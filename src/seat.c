@@ -301,6 +301,16 @@ insert_into_indexes(SeatTable *table, TupleTableSlot *tuple, bool is_update,
 	FreeExecutorState(estate);
 }
 
+/* Whether a lease that stands in the current row ends sooner in the new one. */
+static bool
+shortens(SeatTable *table, const SeatRow *row)
+{
+	return seat_taken(table) &&
+		(row->nulls[SEAT_EXPIRES_AT - 1] ||
+		 DatumGetTimestampTz(row->values[SEAT_EXPIRES_AT - 1]) <
+		 seat_expires_at(table));
+}
+
 bool
 seat_update(SeatTable *table, SeatRow *row)
 {
@@ -316,6 +326,8 @@ seat_update(SeatTable *table, SeatRow *row)
 						  table->snapshot, &failure, &mode, &indexes);
 	if (result == TM_Ok && index_update_needed(indexes))
 		insert_into_indexes(table, tuple, true, indexes);
+	if (result == TM_Ok && shortens(table, row))
+		hint_not_full(table, seat_license(table));
 	ExecDropSingleTupleTableSlot(tuple);
 	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
 		elog(ERROR, "unexpected result %d of writing a seat", result);
@@ -351,5 +363,6 @@ seat_delete(SeatTable *table)
 	ItemPointerData tid = table->slot->tts_tid;
 
 	hold_begin();
+	hint_not_full(table, seat_license(table));
 	simple_table_tuple_delete(table->rel, &tid, table->snapshot);
 }
