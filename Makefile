@@ -54,7 +54,7 @@ demo demo-shell:
 	@scripts/$@
 
 bench:
-	@scripts/deps test
+	@scripts/deps bench
 	@bench/run
 
 .PHONY: all install installcheck clean test demo demo-shell bench

@@ -1,0 +1,244 @@
+"""What the benchmarks share: statements, load by pgbench, rounds and ratios.
+
+A machine that others use too makes every figure vary by a quarter and more
+from one minute to the next.  So things are compared only within a round, in
+which each was measured once, shortly after the other; of the ratios of all
+rounds the median counts, and the lowest and the highest are shown beside it.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+if "PGHOST" not in os.environ or "BENCH_SERVER" not in os.environ:
+    sys.exit(f"run it as: bench/run {os.path.basename(sys.argv[0])}")
+
+# so that what was begun is ended
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+BENCH = pathlib.Path(__file__).resolve().parent
+SERVER = pathlib.Path(os.environ["BENCH_SERVER"])
+# for our own files and other servers' data, on the file system of the cluster
+WORK = SERVER / "work"
+
+ROUNDS = int(os.environ.get("ROUNDS", 5))
+SECONDS = int(os.environ.get("SECONDS_EACH", 1))
+CLIENTS = int(os.environ.get("CLIENTS", 8))
+
+
+# --- statements ---
+
+def sql(text):
+    """Runs it and returns the rows, as lists of texts."""
+    done = subprocess.run(
+        ["psql", "-XAtq", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-f", "-"],
+        input=text, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed:\n{text}")
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def value(text):
+    return sql(text)[-1][0]
+
+
+def set_server(**settings):
+    """For the whole server: what a session sets for itself may not count."""
+    sql("".join(f"ALTER SYSTEM SET {name.replace('__', '.')} = '{to}';\n"
+                for name, to in settings.items())
+        + "SELECT pg_reload_conf();")
+    for name, to in settings.items():
+        deadline = time.monotonic() + 10
+        while value(f"SHOW {name.replace('__', '.')}") != str(to):
+            if time.monotonic() > deadline:
+                sys.exit(f"{name} = {to} did not arrive")
+            time.sleep(0.05)
+
+
+def sell(first, licenses, seats, every="NULL", remainder=0, lasts="1 hour"):
+    """Licenses with seats in use: see bench_sell() in helpers.sql."""
+    sql(f"CALL bench_sell({first}, {licenses}, {seats}, {every}, {remainder},"
+        f" '{lasts}')")
+
+
+def wal_position():
+    return int(value("SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
+
+# --- load ---
+
+class Load:
+    """What a run of pgbench did: how much in all, and how much a second."""
+
+    def __init__(self, output, folder, settled):
+        failed = re.search(r"^number of failed transactions: (\d+)", output,
+                           re.M)
+        if failed and failed[1] != "0":
+            sys.exit(f"transactions failed:\n{output}")
+        self.count = int(re.search(
+            r"transactions actually processed: (\d+)", output)[1])
+        rate = re.search(r"^tps = ([\d.]+)", output, re.M)
+        self.rate = float(rate[1]) if rate else 0
+        lines = [[line.split() for line in path.read_text().splitlines()]
+                 for path in folder.glob("pgbench_log.*")]
+        if settled:
+            # a line a second of each thread; the first second is to settle
+            counted = [int(line[1]) for each in lines
+                       for line in each[1:settled + 1]]
+            self.rate = sum(counted) / settled
+        else:
+            # when each ended and how long it took, in seconds
+            self.log = [(int(line[4]) + int(line[5]) / 1e6, int(line[2]) / 1e6)
+                        for each in lines for line in each]
+            self.latencies = sorted(latency for _, latency in self.log)
+
+
+class PgBench:
+    """pgbench with this script, running; wait() gives its Load.
+
+    For so many seconds, after one in which the sessions fill their caches; or
+    for so many transactions.  With a rate, transactions begin when they are
+    due, whatever became of the ones before, and a latency counts from then.
+    """
+
+    def __init__(self, script, seconds=None, transactions=None, clients=None,
+                 rate=None, log=False, **variables):
+        clients = clients or CLIENTS
+        self.settled = 0
+        self.temporary = tempfile.TemporaryDirectory(dir=WORK)
+        self.folder = pathlib.Path(self.temporary.name)
+        (self.folder / "script").write_text(script)
+        command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients),
+                   "-j", str(min(clients, os.cpu_count())), "-f", "script"]
+        if transactions:
+            command += ["-t", str(transactions)]
+        elif rate or log:
+            command += ["-T", str(seconds)]
+        else:
+            self.settled = seconds or SECONDS
+            command += ["-T", str(self.settled + 1), "-l",
+                        "--aggregate-interval=1"]
+        if rate:
+            command += ["-R", str(rate)]
+        if log:
+            command += ["-l"]
+        for name, to in variables.items():
+            command += ["-D", f"{name}={to}"]
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+
+    def wait(self):
+        output = self.process.communicate()[0]
+        if self.process.returncode != 0:
+            sys.exit(f"pgbench failed:\n{output}")
+        load = Load(output, self.folder, self.settled)
+        self.temporary.cleanup()
+        return load
+
+
+def pgbench(script, **options):
+    while True:
+        load = PgBench(script, **options).wait()
+        if load.rate > 0:
+            return load
+        print("  nothing was done in that time: again", file=sys.stderr)
+
+
+def percentile(ordered, percent):
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+# --- rounds and ratios ---
+
+def rounds(contenders, count=None):
+    """Measures each once a round; {name: [figure of round 1, ...]}.
+
+    The one that begins changes from round to round.
+    """
+    names = list(contenders)
+    figures = {name: [] for name in names}
+    for turn in range(count or ROUNDS):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            figure = contenders[name]()
+            figures[name].append(figure)
+            words = name if isinstance(name, str) else ", ".join(map(str, name))
+            print(f"  round {turn + 1}: {words}: {number(figure)}",
+                  file=sys.stderr, flush=True)
+    return figures
+
+
+def ratios(over, under):
+    return [a / b for a, b in zip(over, under)]
+
+
+def spread(values, form="{:.2f}"):
+    """The median, and from where to where it went."""
+    return (form.format(statistics.median(values)) + " ("
+            + form.format(min(values)) + " to "
+            + form.format(max(values)) + ")")
+
+
+def number(figure):
+    """As people read it: three digits count, the rest is noise."""
+    if figure >= 1000:
+        digits = len(str(int(figure))) - 3
+        return f"{int(round(figure, -digits)):,}"
+    return f"{figure:.3g}"
+
+
+def table(headers, rows):
+    """Prints a table that is Markdown too; all but the first column right."""
+    cells = [headers] + [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
+    rule = ["-" * widths[0]] + ["-" * (w - 1) + ":" for w in widths[1:]]
+    for row in [cells[0], rule] + cells[1:]:
+        print("| " + " | ".join(
+            [row[0].ljust(widths[0])]
+            + [c.rjust(w) for c, w in zip(row[1:], widths[1:])]) + " |")
+    print(flush=True)
+
+
+def points(name, rows):
+    """Keeps figures for bench/report to plot."""
+    folder = os.environ.get("BENCH_RESULTS")
+    if folder:
+        pathlib.Path(folder, name + ".dat").write_text(
+            "".join("\t".join(map(str, row)) + "\n" for row in rows))
+
+
+# --- the scripts of keyright, and of what it is compared with ---
+
+# Clients go each over seats of its own, jumping, so that nobody waits for a
+# row and no seat is beaten twice in a second: then the beat would have nothing
+# to write.  Variables: first, licenses, seats, step; see walk().
+WALK = r"""
+\set at (:at + 7919) % :each
+\set seat :client_id * :each + :at
+\set license :first + :seat / :seats
+\set slot :seat % :seats + 1
+"""
+
+
+def walk(first, licenses, seats, clients=None):
+    """The variables of WALK."""
+    return {"first": first, "seats": seats, "at": 0,
+            "each": licenses * seats // (clients or CLIENTS)}
+
+
+BEAT = WALK + """
+SELECT * FROM keyright_heartbeat(:license, bench_seat_id(:slot));
+"""
+
+# A check-out, and the check-in that makes room again.  Variables: license
+GRANT = """
+SELECT seat_id FROM keyright_checkout(:license, 'somebody@workstation') \\gset
+SELECT keyright_checkin(:license, :seat_id);
+"""
