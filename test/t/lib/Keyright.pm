@@ -33,6 +33,7 @@ Run by "make test SUITES=tap", which sets:
 
   KEYRIGHT_BINDIR         programs of a server with keyright (also in PATH)
   KEYRIGHT_NOLOCK_BINDIR  of one whose keyright takes no license lock
+  KEYRIGHT_LOSEHINTS_BINDIR  of one whose keyright loses its hints at random
   KEYRIGHT_TOOLS          the load clients of test/tools (see Load.pm)
   PG_REGRESS, TESTDIR ... what PostgreSQL::Test::Cluster wants
 
@@ -109,6 +110,7 @@ Makes and starts a PostgreSQL::Test::Cluster that preloads keyright, with a
 signing key, and CREATE EXTENSION keyright in database "postgres".  Options:
 
   nolock    => 1        the build whose license lock is compiled out
+  losehints => 1        the build that loses its hints in shared memory
   preload   => 0        no shared_preload_libraries
   key       => $base64  this seed, not a fresh one; undef: no key file at all
   extension => 0        no CREATE EXTENSION
@@ -128,8 +130,9 @@ sub new_node
 	  (preload => 1, extension => 1, start => 1, init => {}, %given);
 	$opt{key} = new_key() unless exists $opt{key};
 
+	my $build = $opt{nolock} ? 'NOLOCK' : $opt{losehints} ? 'LOSEHINTS' : '';
 	my $node = PostgreSQL::Test::Cluster->new($name,
-		$opt{nolock} ? (install_path => _nolock_path()) : ());
+		$build ? (install_path => _build_path($build)) : ());
 	$node->init(%{ $opt{init} });
 	$node->append_conf('postgresql.conf', _settings(%opt));
 	write_key($node, $opt{key}) if defined $opt{key};
@@ -144,10 +147,11 @@ sub new_node
 }
 
 # Cluster wants the folder that has bin in it.
-sub _nolock_path
+sub _build_path
 {
-	my $bindir = $ENV{KEYRIGHT_NOLOCK_BINDIR}
-	  or BAIL_OUT('KEYRIGHT_NOLOCK_BINDIR is not set: run "make test"');
+	my ($build) = @_;
+	my $bindir = $ENV{"KEYRIGHT_${build}_BINDIR"}
+	  or BAIL_OUT("KEYRIGHT_${build}_BINDIR is not set: run \"make test\"");
 	return dirname($bindir);
 }
 
