@@ -46,8 +46,8 @@ TABLE pool;
 -- after skew: lost, although nobody took the seat; asked again: still lost
 SELECT pg_temp.age(:'a_seat_id', '61 minutes');
 TABLE pool;
-SELECT status, reason, license_id, slot, seat_id, holder, issued_at, expires_at,
-       token, seat_count, retry_at
+SELECT status, reason, license_id, slot, seat_id = :'a_seat_id' AS seat_asked_for, holder, issued_at,
+       expires_at, token, seat_count, retry_at
   FROM keyright_heartbeat('beat', :'a_seat_id');
 SELECT status, reason FROM keyright_heartbeat('beat', :'a_seat_id');
 TABLE pool;

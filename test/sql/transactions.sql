@@ -5,7 +5,7 @@ INSERT INTO keyright.license (license_id, seat_count) VALUES ('t', 2);
 CREATE VIEW pg_temp.my_locks AS
   SELECT license_id, granted FROM keyright.locks WHERE pid = pg_backend_pid();
 CREATE VIEW pg_temp.held AS
-  SELECT slot, holder FROM keyright.holders WHERE license_id = 't' ORDER BY slot;
+  SELECT holder FROM keyright.holders WHERE license_id = 't' ORDER BY holder;
 
 -- rolled back
 BEGIN;
