@@ -74,7 +74,7 @@ def wal_position():
 # --- load ---
 
 class Load:
-    """What a run of pgbench did: how much in all, and how much a second."""
+    """What a run of pgbench did."""
 
     def __init__(self, output, folder, settled):
         failed = re.search(r"^number of failed transactions: (\d+)", output,
@@ -83,20 +83,19 @@ class Load:
             sys.exit(f"transactions failed:\n{output}")
         self.count = int(re.search(
             r"transactions actually processed: (\d+)", output)[1])
-        rate = re.search(r"^tps = ([\d.]+)", output, re.M)
-        self.rate = float(rate[1]) if rate else 0
-        lines = [[line.split() for line in path.read_text().splitlines()]
-                 for path in folder.glob("pgbench_log.*")]
-        if settled:
-            # a line a second of each thread; the first second is to settle
-            counted = [int(line[1]) for each in lines
-                       for line in each[1:settled + 1]]
-            self.rate = sum(counted) / settled
+        # when each ended and how long it took, in seconds
+        self.log = [(int(seconds) + int(us) / 1e6, int(latency) / 1e6)
+                    for path in folder.glob("pgbench_log.*")
+                    for _, _, latency, _, seconds, us, *_ in
+                    map(str.split, path.read_text().splitlines())]
+        self.latencies = sorted(latency for _, latency in self.log)
+        if settled and self.log:
+            begin = 1 + min(ended - latency for ended, latency in self.log)
+            self.rate = sum(begin < ended <= begin + settled
+                            for ended, _ in self.log) / settled
         else:
-            # when each ended and how long it took, in seconds
-            self.log = [(int(line[4]) + int(line[5]) / 1e6, int(line[2]) / 1e6)
-                        for each in lines for line in each]
-            self.latencies = sorted(latency for _, latency in self.log)
+            rate = re.search(r"^tps = ([\d.]+)", output, re.M)
+            self.rate = float(rate[1]) if rate else 0
 
 
 class PgBench:
@@ -108,27 +107,23 @@ class PgBench:
     """
 
     def __init__(self, script, seconds=None, transactions=None, clients=None,
-                 rate=None, log=False, **variables):
+                 rate=None, **variables):
         clients = clients or CLIENTS
-        self.settled = 0
+        seconds = seconds or SECONDS
+        self.settled = 0 if transactions or rate else seconds
         self.temporary = tempfile.TemporaryDirectory(dir=WORK)
         self.folder = pathlib.Path(self.temporary.name)
         (self.folder / "script").write_text(script)
         command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients),
-                   "-j", str(min(clients, os.cpu_count())), "-f", "script"]
+                   "-j", str(min(clients, os.cpu_count())), "-l",
+                   "-f", "script"]
         if transactions:
             command += ["-t", str(transactions)]
-        elif rate or log:
-            command += ["-T", str(seconds)]
         else:
-            self.settled = seconds or SECONDS
-            command += ["-T", str(self.settled + 1), "-l",
-                        "--aggregate-interval=1"]
+            command += ["-T", str(seconds + (self.settled > 0))]
         if rate:
             command += ["-R", str(rate)]
-        if log:
-            command += ["-l"]
-        for name, to in variables.items():
+        for name, to in dict(variables, clients=clients).items():
             command += ["-D", f"{name}={to}"]
         self.process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE,
@@ -186,6 +181,13 @@ def spread(values, form="{:.2f}"):
             + form.format(max(values)) + ")")
 
 
+def compare(figures, first):
+    """Rows of a table: the median of each, and the ratio of the first to it."""
+    return [[name, number(statistics.median(each)),
+             "" if name == first else spread(ratios(figures[first], each))]
+            for name, each in figures.items()]
+
+
 def number(figure):
     """As people read it: three digits count, the rest is noise."""
     if figure >= 1000:
@@ -214,7 +216,7 @@ def points(name, rows):
             "".join("\t".join(map(str, row)) + "\n" for row in rows))
 
 
-# --- the scripts of keyright, and of what it is compared with ---
+# --- scripts of pgbench ---
 
 # Clients go each over seats of its own, jumping, so that nobody waits for a
 # row and no seat is beaten twice in a second: then the beat would have nothing
@@ -235,6 +237,36 @@ def walk(first, licenses, seats, clients=None):
 
 BEAT = WALK + """
 SELECT * FROM keyright_heartbeat(:license, bench_seat_id(:slot));
+"""
+
+# The limit of a beat: see bench/limit.  Variable: size, of what is signed
+LIMIT_TABLE = """
+CREATE TABLE limit_seat (LIKE keyright.seat INCLUDING INDEXES)
+  WITH (fillfactor = 50);
+INSERT INTO limit_seat SELECT * FROM keyright.seat ORDER BY license, slot;
+"""
+UPDATE = WALK + """
+UPDATE limit_seat SET issued_at = clock_timestamp(),
+                      expires_at = clock_timestamp() + interval '1 hour'
+ WHERE license = :license AND slot = :slot;
+"""
+LIMIT = UPDATE.replace(";\n", " RETURNING bench_sign(:size);\n")
+
+
+def signed_size():
+    """Of a token: all but the signature and the dot before it."""
+    return int(value("SELECT length(token) - 87"
+                     "  FROM keyright_heartbeat('1', bench_seat_id(1))"))
+
+
+# A license at random: any of them, or one of those that are the client's own.
+# Variables: first, licenses
+ANY = r"""
+\set license random(:first, :first + :licenses - 1)
+"""
+OWN = r"""
+\set own :licenses / :clients
+\set license :first + :client_id * :own + random(0, :own - 1)
 """
 
 # A check-out, and the check-in that makes room again.  Variables: license
