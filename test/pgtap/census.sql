@@ -50,11 +50,13 @@ SELECT bag_eq(
     ('view', 'keyright.locks'),
     ('view', 'keyright.pools'),
     ('view', 'keyright.reaper'),
+    ('view', 'keyright.wraparound'),
     ('function', 'keyright_checkin(text,uuid)'),
     ('function', 'keyright_checkout(text,text,interval,text)'),
     ('function', 'keyright_delete_license(text,boolean)'),
     ('function', 'keyright_grant(text,regrole)'),
     ('function', 'keyright_heartbeat(text,uuid)'),
+    ('function', 'keyright_heartbeat_many(text,uuid[])'),
     ('function', 'keyright_is_live(timestamptz,interval,timestamptz)'),
     ('function', 'keyright_jwks()'),
     ('function', 'keyright_reap()'),
@@ -83,7 +85,8 @@ SELECT bag_eq(
     ('license', 'r'), ('license_id_seq', 'S'),
     ('license_pkey', 'i'), ('license_license_id_key', 'i'),
     ('seat', 'r'), ('seat_pkey', 'i'), ('seat_request_id_key', 'i'),
-    ('holders', 'v'), ('locks', 'v'), ('pools', 'v'), ('reaper', 'v')$$,
+    ('holders', 'v'), ('locks', 'v'), ('pools', 'v'), ('reaper', 'v'),
+    ('wraparound', 'v')$$,
   'the schema keyright has these relations');
 
 SELECT bag_eq(
@@ -91,7 +94,8 @@ SELECT bag_eq(
      WHERE t.typnamespace = 'keyright'::regnamespace$$,
   $$VALUES ('license'), ('_license'), ('seat'), ('_seat'),
     ('holders'), ('_holders'), ('locks'), ('_locks'),
-    ('pools'), ('_pools'), ('reaper'), ('_reaper')$$,
+    ('pools'), ('_pools'), ('reaper'), ('_reaper'),
+    ('wraparound'), ('_wraparound')$$,
   'the schema keyright has no types but those of its relations');
 
 SELECT bag_eq(
@@ -147,6 +151,7 @@ SELECT bag_eq(
     ('keyright_checkout(text,text,interval,text)',             'c', 'v', 'u', false, false),
     ('keyright_delete_license(text,boolean)',                  'c', 'v', 'u', false, false),
     ('keyright_heartbeat(text,uuid)',                          'c', 'v', 'u', false, false),
+    ('keyright_heartbeat_many(text,uuid[])',                   'c', 'v', 'u', false, false),
     ('keyright_is_live(timestamptz,interval,timestamptz)',     'c', 'i', 's', true,  false),
     ('keyright_jwks()',                                        'c', 'v', 'u', false, false),
     ('keyright_reap()',                                        'c', 'v', 'u', false, false),
@@ -218,6 +223,7 @@ SELECT bag_eq(
 
     ('function', 'keyright_checkout(text,text,interval,text)', 'client', 'EXECUTE'),
     ('function', 'keyright_heartbeat(text,uuid)', 'client', 'EXECUTE'),
+    ('function', 'keyright_heartbeat_many(text,uuid[])', 'client', 'EXECUTE'),
     ('function', 'keyright_checkin(text,uuid)', 'client', 'EXECUTE'),
     ('function', 'keyright_jwks()', 'client', 'EXECUTE'),
     ('function', 'keyright_version()', 'client', 'EXECUTE'),
@@ -231,6 +237,7 @@ SELECT bag_eq(
     ('view', 'keyright.locks', 'monitor', 'SELECT'),
     ('view', 'keyright.pools', 'monitor', 'SELECT'),
     ('view', 'keyright.reaper', 'monitor', 'SELECT'),
+    ('view', 'keyright.wraparound', 'monitor', 'SELECT'),
 
     ('function', 'keyright_version()', 'administrator', 'EXECUTE'),
     ('function', 'keyright_revoke(text,uuid)', 'administrator', 'EXECUTE'),
@@ -250,7 +257,8 @@ SELECT bag_eq(
     ('view', 'keyright.holders', 'administrator', 'SELECT'),
     ('view', 'keyright.locks', 'administrator', 'SELECT'),
     ('view', 'keyright.pools', 'administrator', 'SELECT'),
-    ('view', 'keyright.reaper', 'administrator', 'SELECT')$$,
+    ('view', 'keyright.reaper', 'administrator', 'SELECT'),
+    ('view', 'keyright.wraparound', 'administrator', 'SELECT')$$,
   'the three levels and PUBLIC may do this, nobody may do more');
 
 -- The same by PostgreSQL's own word, for roles without any grant.
@@ -313,7 +321,8 @@ SELECT bag_eq(
     ('holders', 'license_id slot holder since last_beat expires_at state'),
     ('locks', 'license_id pid granted since duration role application_name state'),
     ('pools', 'license_id seats live free lapsed retry_at suspended valid_from valid_until'),
-    ('reaper', 'preloaded running pid reap_interval last_sweep last_reaped total_reaped last_error last_error_at')$$,
+    ('reaper', 'preloaded running pid reap_interval last_sweep last_reaped total_reaped last_error last_error_at'),
+    ('wraparound', 'database transaction_ids_used freeze_max_age transaction_ids_limit warning')$$,
   'the views have these columns: no seat id, no request id');
 
 SELECT bag_eq(
@@ -323,6 +332,7 @@ SELECT bag_eq(
   $$VALUES
     ('keyright_checkout(text,text,interval,text)', 'status reason license_id slot seat_id holder issued_at expires_at token seat_count retry_at'),
     ('keyright_heartbeat(text,uuid)', 'status reason license_id slot seat_id holder issued_at expires_at token seat_count retry_at'),
+    ('keyright_heartbeat_many(text,uuid[])', 'status reason license_id slot seat_id holder issued_at expires_at token seat_count retry_at'),
     ('keyright_verify(text,jsonb,timestamptz)', 'status problem kid issuer license_id holder seat_id slot issued_at expires_at'),
     ('keyright_version()', 'library sql'),
     ('keyright_revoke(text,uuid)', 'license_id slot holder checked_out_at expires_at'),

@@ -64,6 +64,7 @@ INSERT INTO trial VALUES
   -- a client's
   ('SELECT * FROM keyright_checkout(''acme'', ''x'')', '-', 'ok', '-', '-'),
   (format('SELECT * FROM keyright_heartbeat(''acme'', %L)', :'seat_id'), '-', 'ok', '-', '-'),
+  (format('SELECT * FROM keyright_heartbeat_many(''acme'', ARRAY[%L]::uuid[])', :'seat_id'), '-', 'ok', '-', '-'),
   (format('SELECT * FROM keyright_checkin(''acme'', %L)', :'seat_id'), '-', 'ok', '-', '-'),
   ('SELECT keyright_jwks()', '-', 'ok', '-', '-'),
   ('SELECT * FROM keyright_version()', '-', 'ok', 'ok', 'ok'),
@@ -85,6 +86,7 @@ INSERT INTO trial VALUES
   ('SELECT * FROM keyright.pools', '-', '-', 'ok', 'ok'),
   ('SELECT * FROM keyright.locks', '-', '-', 'ok', 'ok'),
   ('SELECT * FROM keyright.reaper', '-', '-', 'ok', 'ok'),
+  ('SELECT * FROM keyright.wraparound', '-', '-', 'ok', 'ok'),
   -- the owner's
   ('SELECT keyright_grant(''client'', ''ordinary'')', '-', '-', '-', '-'),
   ('SELECT keyright.mark_database()', '-', '-', '-', '-'),
@@ -253,6 +255,7 @@ SELECT is(secrets_in(seen_by(who, query)), NULL, who || ': ' || query)
          'SELECT p::text FROM keyright.pools p',
          'SELECT l::text FROM keyright.locks l',
          'SELECT r::text FROM keyright.reaper r',
+         'SELECT w::text FROM keyright.wraparound w',
          'EXPLAIN (ANALYZE, VERBOSE, BUFFERS, SETTINGS) SELECT * FROM keyright.holders',
          'EXPLAIN (ANALYZE, VERBOSE, BUFFERS, SETTINGS) SELECT * FROM keyright.pools']) query;
 SELECT isnt(seen_by('monitor', 'SELECT h::text FROM keyright.holders h'), '',
