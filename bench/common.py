@@ -76,7 +76,7 @@ def wal_position():
 class Load:
     """What a run of pgbench did."""
 
-    def __init__(self, output, folder, settled):
+    def __init__(self, output, folder, settle, seconds):
         failed = re.search(r"^number of failed transactions: (\d+)", output,
                            re.M)
         if failed and failed[1] != "0":
@@ -89,10 +89,10 @@ class Load:
                     for _, _, latency, _, seconds, us, *_ in
                     map(str.split, path.read_text().splitlines())]
         self.latencies = sorted(latency for _, latency in self.log)
-        if settled and self.log:
-            begin = 1 + min(ended - latency for ended, latency in self.log)
-            self.rate = sum(begin < ended <= begin + settled
-                            for ended, _ in self.log) / settled
+        if settle and self.log:
+            begin = settle + min(end - latency for end, latency in self.log)
+            self.rate = sum(begin < end <= begin + seconds
+                            for end, _ in self.log) / seconds
         else:
             rate = re.search(r"^tps = ([\d.]+)", output, re.M)
             self.rate = float(rate[1]) if rate else 0
@@ -101,16 +101,16 @@ class Load:
 class PgBench:
     """pgbench with this script, running; wait() gives its Load.
 
-    For so many seconds, after one in which the sessions fill their caches; or
+    For so many seconds, after some in which the sessions fill their caches; or
     for so many transactions.  With a rate, transactions begin when they are
     due, whatever became of the ones before, and a latency counts from then.
     """
 
     def __init__(self, script, seconds=None, transactions=None, clients=None,
-                 rate=None, **variables):
+                 rate=None, settle=1, **variables):
         clients = clients or CLIENTS
-        seconds = seconds or SECONDS
-        self.settled = 0 if transactions or rate else seconds
+        self.seconds = seconds or SECONDS
+        self.settle = 0 if transactions or rate else settle
         self.temporary = tempfile.TemporaryDirectory(dir=WORK)
         self.folder = pathlib.Path(self.temporary.name)
         (self.folder / "script").write_text(script)
@@ -120,7 +120,7 @@ class PgBench:
         if transactions:
             command += ["-t", str(transactions)]
         else:
-            command += ["-T", str(seconds + (self.settled > 0))]
+            command += ["-T", str(self.seconds + self.settle)]
         if rate:
             command += ["-R", str(rate)]
         for name, to in dict(variables, clients=clients).items():
@@ -133,17 +133,19 @@ class PgBench:
         output = self.process.communicate()[0]
         if self.process.returncode != 0:
             sys.exit(f"pgbench failed:\n{output}")
-        load = Load(output, self.folder, self.settled)
+        load = Load(output, self.folder, self.settle, self.seconds)
         self.temporary.cleanup()
         return load
 
 
 def pgbench(script, **options):
+    settle = 1
     while True:
-        load = PgBench(script, **options).wait()
+        load = PgBench(script, settle=settle, **options).wait()
         if load.rate > 0:
             return load
         print("  nothing was done in that time: again", file=sys.stderr)
+        settle *= 2
 
 
 def percentile(ordered, percent):

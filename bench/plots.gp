@@ -1,9 +1,9 @@
 # Draws doc/*.svg from the points of a run: see bench/report.  Variables:
 # results, the folder of the points, and doc, where to.
 
-set terminal svg size 760,440 font "sans-serif,13" background rgb "white"
+set terminal svg size 860,400 font "sans-serif,13" background rgb "white"
 set datafile separator tab
-set key outside below autotitle columnhead
+set key outside right center reverse Left autotitle columnhead
 set grid lc rgb "#dddddd"
 set border 3
 set tics nomirror
