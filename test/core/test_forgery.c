@@ -65,7 +65,7 @@ headers(void)
 		"", "x", "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4",
 		"kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4l",
 		"kprk_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k",
-		RFC_KID "k", RFC_KID " ", " " RFC_KID,
+		RFC_KID "k", RFC_KID " ", (" " RFC_KID),
 		"../../../../../../etc/passwd", "/dev/zero", "file:///dev/random",
 		"' OR 1=1; --", "%s%n", "\\u00e9", "\\\"",
 		"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
