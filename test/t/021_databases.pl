@@ -1,0 +1,84 @@
+# Promise: the reaper pins no database.  Whoever drops, renames, copies or
+# moves one waits for a visit at most, whether the extension is in it or not.
+#
+# How: with a sweep every 10 ms each command is given many times.  PostgreSQL
+# itself waits five seconds for others to leave a database, then gives up.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Keyright;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $rounds = 50;
+my $limit = 5;
+
+my $node = new_node(
+	'databases',
+	conf => "keyright.reap_interval = '10ms'\nautovacuum = off");
+mkdir $node->basedir . '/space' or die "no folder for a tablespace: $!";
+$node->safe_psql('postgres',
+	"CREATE TABLESPACE space LOCATION '" . $node->basedir . "/space'");
+$node->safe_psql('postgres', 'CREATE DATABASE original');
+$node->safe_psql('original', 'CREATE EXTENSION keyright');
+add_lapsed($node, 'original', 'acme', 10);
+wait_emptied($node, 'original', 'acme', 'the reaper works');
+
+my $session = $node->background_psql('postgres');
+my %slowest;
+my %failed;
+
+# One command, timed.
+sub command
+{
+	my ($kind, $sql) = @_;
+	my $start = time();
+	$session->query($sql);
+	my $took = time() - $start;
+	$slowest{$kind} = $took if $took > ($slowest{$kind} // 0);
+	if ($session->{stderr} ne '')
+	{
+		$failed{$kind}++;
+		diag("$sql: $session->{stderr}");
+		$session->{stderr} = '';
+	}
+	return;
+}
+
+my $log = log_size($node);
+my $name = 'original';
+for my $round (1 .. $rounds)
+{
+	my $other = $name eq 'original' ? 'renamed' : 'original';
+	my $space = $round % 2 ? 'space' : 'pg_default';
+	command('CREATE', "CREATE DATABASE copy TEMPLATE $name");
+	command('RENAME', "ALTER DATABASE $name RENAME TO $other");
+	$name = $other;
+	command('SET TABLESPACE', "ALTER DATABASE $name SET TABLESPACE $space");
+	command('DROP', 'DROP DATABASE copy');
+	next if $round % 5;
+	command('CREATE without the extension', 'CREATE DATABASE other');
+	command('DROP without the extension', 'DROP DATABASE other');
+}
+for my $kind (sort keys %slowest)
+{
+	is($failed{$kind} // 0, 0, "$kind never failed");
+	cmp_ok($slowest{$kind}, '<', $limit,
+		sprintf('%s took %.1f s at most', $kind, $slowest{$kind}));
+}
+
+# The launcher saw a database and a visit of it started when it was gone.
+my $gone = qr/FATAL:  database (?:"\w+"|\d+) does not exist/;
+my @complaints = log_lines($node, qr/ERROR|FATAL|PANIC/, $log);
+is_deeply([ grep { !/$gone/ } @complaints ],
+	[], 'nothing in the log but visits that came too late');
+note scalar(@complaints) . ' visits came too late';
+
+add_lapsed($node, $name, 'after', 10);
+wait_emptied($node, $name, 'after', 'the reaper still works');
+$session->quit;
+is(crashes($node), 0, 'no crash');
+$node->stop;
+done_testing();
