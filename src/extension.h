@@ -64,6 +64,18 @@ extern void restore_waits(int saved);
 extern void hold_begin(void);
 extern void hold_init(void);
 
+/* ---------- durable.c: what was promised survives a crash ---------- */
+
+/*
+ * This transaction's commit is to be at least as durable as the server's
+ * configuration says, whatever the session does.
+ */
+extern void durable_commit(void);
+
+/* Tells the others what it says: by the postmaster and by the launcher. */
+extern void durable_publish(void);
+extern void durable_init(void);
+
 /* ---------- license_lock.c: the license's lock, then clock, then look ------ */
 
 /*
@@ -358,6 +370,7 @@ typedef struct Shared
 	LWLock	   *lock;			/* over everything here */
 	pid_t		launcher_pid;	/* 0: not running */
 	struct Latch *launcher_latch;
+	int			synchronous_commit; /* as the server is configured */
 	SharedDatabase databases[SHARED_DATABASES];
 } Shared;
 

@@ -180,7 +180,10 @@ heartbeat(FunctionCallInfo fcinfo)
 	}
 	answer.license = &beat.license;
 	if (answer.reason == NULL)
+	{
 		answer.row = &beat.row;
+		durable_commit();
+	}
 	else
 		answer.status = "seat_lost";
 	/* the row's values point into the table's slot */
