@@ -44,24 +44,26 @@ our @EXPORT = qw(
 
 =over
 
-=item start_tool($node, $name, @arguments)
+=item start_tool($where, $name, @arguments)
 
-Starts a program on database "postgres"; the connection string becomes the
-last argument.  Returns a hash with run (an IPC::Run), output and errors, which
+Starts a program on database "postgres" of a node, or on a connection string,
+which becomes the last argument.  Returns a hash with run (an IPC::Run), output and errors, which
 grow as the program writes.
 
 =cut
 
 sub start_tool
 {
-	my ($node, $name, @arguments) = @_;
+	my ($where, $name, @arguments) = @_;
+	my $conninfo = ref $where ? $where->connstr('postgres') : $where;
 	my $dir = $ENV{KEYRIGHT_TOOLS}
 	  or BAIL_OUT('KEYRIGHT_TOOLS is not set: run "make test"');
 	my $tool = { output => '', errors => '' };
+	local $ENV{PGCONNECT_TIMEOUT} = 60;
 	$tool->{run} = IPC::Run::start(
-		[ "$dir/$name", @arguments, $node->connstr('postgres') ],
+		[ "$dir/$name", @arguments, $conninfo ],
 		'<', \undef, '>', \$tool->{output}, '2>', \$tool->{errors},
-		IPC::Run::timeout(4 * $PostgreSQL::Test::Utils::timeout_default));
+		IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
 	return $tool;
 }
 
