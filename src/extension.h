@@ -119,7 +119,10 @@ typedef struct Tables
 /* Raises KR008 when what is there is not what this library works with. */
 extern const Tables *tables_find(void);
 
-/* The same, but NULL when the extension is not in this database. */
+/* Opens one of them; raises KR008 when it has just been dropped. */
+extern Relation tables_open(Oid relid, LOCKMODE mode);
+
+/* As tables_find(), but NULL when the extension is not in this database. */
 extern const Tables *tables_find_quietly(void);
 
 /* ---------- license.c: what was sold ---------- */

@@ -96,15 +96,32 @@ tables_find_quietly(void)
 	return &tables;
 }
 
+static void
+raise_mismatch(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_VERSION_MISMATCH),
+			errmsg("keyright's tables are not those that its library works with"),
+			errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions."));
+}
+
 const Tables *
 tables_find(void)
 {
 	const Tables *found = tables_find_quietly();
 
 	if (found == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_VERSION_MISMATCH),
-				errmsg("keyright's tables are not those that its library works with"),
-				errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions."));
+		raise_mismatch();
 	return found;
+}
+
+Relation
+tables_open(Oid relid, LOCKMODE mode)
+{
+	Relation	rel = try_table_open(relid, mode);
+
+	/* DROP EXTENSION was committed while we waited for the lock */
+	if (rel == NULL)
+		raise_mismatch();
+	return rel;
 }
