@@ -8,7 +8,7 @@
  * usage: storm [option ...] CONNINFO
  *
  *	-c clients    200
- *	-d seconds    20
+ *	-d seconds    20; SIGTERM ends it earlier
  *	-t ms         mean pause of a client between two steps (20)
  *	-k ms         mean pause between two ended sessions (80); 0: none is ended
  *	-i level      isolation level of the clients (read committed)
@@ -26,6 +26,7 @@
 #include "storm.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static const char *const counter_names[COUNTERS] = {
 	"lost_unknown", "released", "not_held", "revocations", "leases_revoked",
 	"commits", "rollbacks", "rollbacks_to", "commits_unknown", "connections",
 	"connections_lost", "connections_cut", "kills", "samples", "full_samples",
-	"audits", "audited_leases", "resizes"
+	"audits", "audited_leases", "audited_after_crash", "resizes"
 };
 
 #define MAX_STATES	30
@@ -347,7 +348,7 @@ audit_row(PGresult *rows, int row, Claim *claims, int claim_count)
 }
 
 static void
-audit(PGconn **conn)
+audit(PGconn **conn, int64_t connected_at)
 {
 	static Claim claims[MAX_LICENSES * MAX_SLOTS];
 	int			claim_count = books_claims(claims, MAX_LICENSES * MAX_SLOTS);
@@ -361,6 +362,8 @@ audit(PGconn **conn)
 	for (int i = 0; i < claim_count; i++)
 		if (!claims[i].found)
 			books_missing(&claims[i], received);
+		else if (connected_at > 0 && claims[i].lease->since < connected_at)
+			count(AUDITED_AFTER_CRASH);
 	count(AUDITS);
 	count_many(AUDITED_LEASES, claim_count);
 	PQclear(rows);
@@ -370,10 +373,15 @@ static void *
 run_auditor(void *unused)
 {
 	PGconn	   *conn = connect_as("auditor");
+	int64_t		connected_at = 0;	/* after the server went down */
 
 	while (!watch_over && conn != NULL)
 	{
-		audit(&conn);
+		PGconn	   *before = conn;
+
+		audit(&conn, connected_at);
+		if (conn != before)
+			connected_at = wall_clock();
 		pause_ms(100);
 	}
 	PQfinish(conn);
@@ -583,6 +591,12 @@ start(void *(*routine) (void *), void *argument)
 	return thread;
 }
 
+static void
+end_storm(int signal_number)
+{
+	over = true;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -591,6 +605,7 @@ main(int argc, char **argv)
 	int			n = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGTERM, end_storm);
 	parse_options(argc, argv);
 	read_licenses();
 	watchers[n++] = start(run_sampler, NULL);
@@ -604,9 +619,12 @@ main(int argc, char **argv)
 	for (int i = 0; i < options.clients; i++)
 		clients[i] = start(run_session, (void *) (intptr_t) i);
 	/* the time runs when all are there; a busy machine takes its time */
-	while (counters[CONNECTIONS] < options.clients && violations() == 0)
+	while (!over && counters[CONNECTIONS] < options.clients &&
+		   violations() == 0)
 		pause_ms(10);
-	pause_ms((int) (options.seconds * 1000));
+	for (int64_t end = wall_clock() + (int64_t) (options.seconds * 1e6);
+		 !over && wall_clock() < end;)
+		pause_ms(10);
 	over = true;
 	for (int i = 0; i < options.clients; i++)
 		pthread_join(clients[i], NULL);
