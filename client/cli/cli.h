@@ -138,7 +138,8 @@ typedef struct Guard
 typedef enum GuardNews
 {
 	GUARD_NOTHING,
-	GUARD_ENDED,				/* value: the status of waitpid() */
+	GUARD_ENDED,				/* by itself; value: as waitpid() says */
+	GUARD_STOPPED,				/* by us or by the guard */
 	GUARD_NOT_STARTED,			/* value: errno */
 	GUARD_GONE					/* killed */
 } GuardNews;

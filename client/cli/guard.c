@@ -55,6 +55,7 @@ typedef enum NoteKind
 	NOTE_SIGNAL,
 	NOTE_STOP,
 	NOTE_ENDED,					/* from the guard */
+	NOTE_STOPPED,
 	NOTE_NOT_STARTED
 } NoteKind;
 
@@ -340,7 +341,8 @@ keep_watch(Watch *watch)
 		}
 	}
 	if (watch->socket >= 0)
-		send_note(watch->socket, NOTE_ENDED, watch->status);
+		send_note(watch->socket, watch->stopping ? NOTE_STOPPED : NOTE_ENDED,
+				  watch->status);
 }
 
 static void
@@ -428,5 +430,6 @@ guard_news(Guard *guard, int *value)
 	if (size != sizeof(note))
 		return GUARD_GONE;
 	*value = note.value;
-	return note.kind == NOTE_ENDED ? GUARD_ENDED : GUARD_NOT_STARTED;
+	return note.kind == NOTE_ENDED ? GUARD_ENDED :
+		note.kind == NOTE_STOPPED ? GUARD_STOPPED : GUARD_NOT_STARTED;
 }

@@ -116,10 +116,8 @@ not_started(const Course *course, int problem)
 }
 
 static int
-ended(const Course *course, int status)
+ended(int status)
 {
-	if (course->status != 0)
-		return course->status;
 	return WIFSIGNALED(status) ? EXIT_SIGNAL(WTERMSIG(status)) :
 		WEXITSTATUS(status);
 }
@@ -161,7 +159,9 @@ run_command(Run *run)
 			case GUARD_NOTHING:
 				break;
 			case GUARD_ENDED:
-				return ended(&course, value);
+				return course.status != 0 ? course.status : ended(value);
+			case GUARD_STOPPED:
+				return course.status != 0 ? course.status : EX_UNAVAILABLE;
 			case GUARD_NOT_STARTED:
 				return not_started(&course, value);
 			case GUARD_GONE:
