@@ -49,7 +49,7 @@ sub volley
 	my ($where, @arguments) = @_;
 	my $tool = start_tool($where, 'volley', @arguments);
 	$tool->{run}->finish;
-	is($tool->{run}->result(0), 0, 'the volley was fired')
+	is($tool->{run}->full_result(0), 0, 'the volley was fired')
 	  or diag $tool->{errors};
 	return $tool->{output};
 }

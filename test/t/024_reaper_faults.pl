@@ -92,9 +92,17 @@ subtest 'the launcher is ended' => sub {
 subtest 'a visit is ended' => sub {
 	my $launcher = reaper()->{pid};
 	my $session = lock_table();
-	my $pid = catch_visit();
-	is( $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)"),
-		't', 'pg_terminate_backend finds it');
+	# a visit waits for the table for a second at most: one may be over before
+	# it is ended, and the next one is caught
+	my $ended = 'f';
+	for (1 .. 30)
+	{
+		my $pid = catch_visit();
+		$ended = $node->safe_psql('postgres',
+			"SELECT pg_terminate_backend($pid)");
+		last if $ended eq 't';
+	}
+	is($ended, 't', 'pg_terminate_backend finds it');
 	$session->query_safe('ROLLBACK');
 	$session->quit;
 	works_again('and the next one does its work');
@@ -128,6 +136,7 @@ subtest 'an error' => sub {
 };
 
 subtest 'a license in the hands of a stuck session' => sub {
+	my $log = log_size($node);
 	add_license($node, 'stuck', 5, ttl => '1 s', skew => '0',
 		reap_grace => '1 s');
 	is(checkout($node, 'stuck', 'dead')->{status}, 'granted', 'a lease');
@@ -142,8 +151,8 @@ subtest 'a license in the hands of a stuck session' => sub {
 				AND state = 'lapsed'")->{n},
 		1,
 		'that one is not');
-	is(reaper()->{last_error}, undef, 'which is no error')
-	  if !defined reaper()->{last_error_at};
+	is_deeply([ log_lines($node, qr/(?:ERROR|FATAL):/, $log) ],
+		[], 'which is no error');
 	$session->query_safe('ROLLBACK');
 	$session->quit;
 	wait_emptied($node, 'postgres', 'stuck', 'until it is let go');

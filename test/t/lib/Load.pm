@@ -106,7 +106,7 @@ How long a storm lasts: KEYRIGHT_STORM_SECONDS, if that is set.
 =item run_storm($node, @options), start_storm, finish_storm($storm)
 
 A run of test/tools/storm; returns what it printed as a hash, by name, and
-under "status" its exit status, under "told" the lines about what was wrong.
+under "status" its wait status, under "told" the lines about what was wrong.
 
 =cut
 
@@ -128,7 +128,8 @@ sub finish_storm
 	$storm->{run}->finish;
 	note $storm->{output};
 	my %seen = $storm->{output} =~ /^(\w+) (-?\d+)$/mg;
-	$seen{status} = $storm->{run}->result(0);
+	# a signal is no good end either
+	$seen{status} = $storm->{run}->full_result(0);
 	$seen{told} = join "\n",
 	  ($storm->{output} =~ /^((?:violation|error): .*)$/mg),
 	  $storm->{errors};
