@@ -371,6 +371,13 @@ check_in(Session *s, Lease *lease)
 	return true;
 }
 
+static int
+most_seats(int license)
+{
+	return licenses[license].resized ? RESIZED_BELOW :
+		licenses[license].seat_count;
+}
+
 /* In autocommit only, so that the books know when it is over. */
 static void
 revoke(Session *s, int license)
@@ -394,7 +401,7 @@ revoke(Session *s, int license)
 			sql = "SELECT * FROM keyright_revoke_holder($1, $2)";
 			break;
 		default:
-			slot = 1 + random_below(&s->random, licenses[license].seat_count);
+			slot = 1 + random_below(&s->random, most_seats(license));
 			snprintf(text, sizeof(text), "%d", slot);
 			sql = "SELECT * FROM keyright_revoke_slot($1, $2)";
 			break;

@@ -447,7 +447,7 @@ run_resizer(void *unused)
 		snprintf(sql, sizeof(sql),
 				 "UPDATE keyright.license SET seat_count = %d"
 				 " WHERE license_id LIKE 'storm-resized%%'",
-				 random_below(&random, 20));
+				 random_below(&random, RESIZED_BELOW));
 		PQclear(query(&conn, "resizer", sql));
 		count(RESIZES);
 		wait_for_transactions(conn);
@@ -606,6 +606,7 @@ main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGTERM, end_storm);
+	signal(SIGPIPE, SIG_IGN);
 	parse_options(argc, argv);
 	read_licenses();
 	watchers[n++] = start(run_sampler, NULL);

@@ -26,6 +26,9 @@ typedef struct Options
 	unsigned	seed;
 } Options;
 
+/* Licenses that change have fewer seats than this. */
+#define RESIZED_BELOW	20
+
 extern Options options;
 extern volatile bool over;		/* no new step begins */
 
