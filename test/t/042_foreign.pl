@@ -142,19 +142,18 @@ is_deeply(
 		kid => 'kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k'
 	},
 	'the header says no more than it must');
-for my $n (0 .. $#rows)
+my @own = rows($node, join ' UNION ALL ', map { <<END_OF_SQL } 0 .. $#rows);
+SELECT $_ AS n, v.*, extract(epoch FROM issued_at)::bigint AS iat, extract(epoch FROM expires_at)::bigint AS exp
+FROM keyright_verify('$rows[$_]{token}', NULL, '$rows[$_]{expires_at}'::timestamptz - interval '1 s') v
+END_OF_SQL
+for my $own (@own)
 {
-	my $own = row($node,
-		"SELECT status, issuer, license_id, holder, seat_id, slot, "
-		  . "extract(epoch FROM issued_at)::bigint AS iat, "
-		  . "extract(epoch FROM expires_at)::bigint AS exp "
-		  . "FROM keyright_verify('$rows[$n]{token}', NULL, "
-		  . "'$rows[$n]{expires_at}'::timestamptz - interval '1 s')");
 	is_deeply(
 		[ @$own{qw(status issuer license_id holder seat_id slot iat exp)} ],
-		[ 'valid', @{ $claims[$n] }{qw(iss aud sub seat slot iat exp)} ],
-		"keyright_verify reads the same in token $n");
+		[ 'valid', @{ $claims[ $own->{n} ] }{qw(iss aud sub seat slot iat exp)} ],
+		"keyright_verify reads the same in token $own->{n}");
 }
+is(scalar(@own), 12, 'in all of them');
 
 is((verified_by('PyJWT', { %{ $requests[0] }, audience => 'other' }))[0]{error},
 	'InvalidAudienceError', 'a token is for its own license');
@@ -162,25 +161,32 @@ is((verified_by('PyJWT', { %{ $requests[0] }, audience => 'other' }))[0]{error},
 ########################################################################
 # The boundary: nobody accepts it longer than the server counts the seat
 
+my @boundary = (
+	[ -1, 'valid', 'true' ], [ -0.000001, 'valid', 'true' ],
+	[ 0, 'expired', 'true' ], [ 0.000001, 'expired', 'false' ],
+	[ 1, 'expired', 'false' ]);
 for my $n (0, 1)
 {
-	my $end = $rows[$n]{expires_at};
-	for my $case (
-		[ -1, 'valid', 't' ], [ -0.000001, 'valid', 't' ],
-		[ 0, 'expired', 't' ], [ 0.000001, 'expired', 'f' ],
-		[ 1, 'expired', 'f' ])
+	my $at = "'$rows[$n]{expires_at}'::timestamptz + o * interval '1 s'";
+	my @own = rows($node, <<END_OF_SQL);
+SELECT keyright_is_live('$rows[$n]{expires_at}', '0', $at)::text AS counted, v.status
+FROM unnest(ARRAY[@{[ join ', ', map { sprintf '%.6f', $_->[0] } @boundary ]}])
+	WITH ORDINALITY u(o, k), keyright_verify('$rows[$n]{token}', NULL, $at) v ORDER BY k
+END_OF_SQL
+	my @pyjwt = verified_by('PyJWT', map {
+		{
+			%{ $requests[$n] }, at => sprintf('%.6f', $claims[$n]{exp} + $_->[0])
+		}
+	} @boundary);
+	for my $k (0 .. $#boundary)
 	{
-		my ($offset, $status, $counted) = @$case;
-		my $at = sprintf "'%s'::timestamptz + interval '%.6f s'", $end, $offset;
-		is($node->safe_psql('postgres', "SELECT keyright_is_live('$end', '0', $at)"),
-			$counted, "token $n at exp $offset: the server counts the seat: $counted");
-		is(row($node, "SELECT status FROM keyright_verify('$rows[$n]{token}', NULL, $at)")->{status},
-			$status, "token $n at exp $offset: keyright_verify says $status");
-		my ($answer) = verified_by('PyJWT',
-			{ %{ $requests[$n] }, at => sprintf('%.6f', $claims[$n]{exp} + $offset) });
-		is($answer->{error} // 'valid',
+		my ($offset, $status, $counted) = @{ $boundary[$k] };
+		my $when = sprintf 'token %d at exp %+.6f', $n, $offset;
+		is($own[$k]{counted}, $counted, "$when: the server counts the seat: $counted");
+		is($own[$k]{status}, $status, "$when: keyright_verify says $status");
+		is($pyjwt[$k]{error} // 'valid',
 			$status eq 'valid' ? 'valid' : 'ExpiredSignatureError',
-			"token $n at exp $offset: PyJWT agrees");
+			"$when: PyJWT agrees");
 	}
 }
 # And by its own clock, once a short one is over.
