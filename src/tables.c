@@ -53,6 +53,7 @@ find(Oid extension)
 {
 	Oid			schema = get_namespace_oid("keyright", true);
 	Tables		t;
+	bool		ours;
 
 	if (!OidIsValid(schema))
 		return false;
@@ -69,13 +70,19 @@ find(Oid extension)
 	if (getExtensionOfObject(RelationRelationId, t.license) != extension ||
 		getExtensionOfObject(RelationRelationId, t.seat) != extension)
 		return false;
-	/* valid first: opening a table may report that it has changed */
+
+	/*
+	 * Opening a table takes in what others report, an ANALYZE of it say, and
+	 * then forget() clears tables_valid: these are ours all the same, and the
+	 * next call looks again.
+	 */
 	tables = t;
 	tables_valid = true;
-	if (!has_columns(t.license, LICENSE_NATTS) ||
-		!has_columns(t.seat, SEAT_NATTS))
+	ours = has_columns(t.license, LICENSE_NATTS) &&
+		has_columns(t.seat, SEAT_NATTS);
+	if (!ours)
 		tables_valid = false;
-	return tables_valid;
+	return ours;
 }
 
 const Tables *
