@@ -4,7 +4,8 @@
 # The storm of 010, with leases that outlive a restart, while the server is
 # stopped at once and started again, twice.  Its clients connect again and go
 # on: who saw his check-out or his beat commit must find his lease with that end
-# or a later one (the auditor looks for all of them), and may renew it.
+# or a later one (the auditor looks for all of them), and may renew it.  Half of
+# them set synchronous_commit = off: the promise is not theirs to weaken.
 
 use strict;
 use warnings;
@@ -26,7 +27,7 @@ add_storm_licenses(
 
 # It ends when we say so.
 my $storm =
-  start_storm($node, '-x', '-n', '-d', 300, '-c', 100, '-k', 200);
+  start_storm($node, '-x', '-y', '-n', '-d', 300, '-c', 100, '-k', 200);
 
 # Leases that this server itself has given out, and renewed.
 my $under_way = q(SELECT count(*) >= 20 AND

@@ -15,6 +15,7 @@
  *	-a list       SQLSTATEs that are no failure
  *	-z            seat counts of licenses named storm-resized... change
  *	-x            the server goes down meanwhile: keep on trying
+ *	-y            every other client sets synchronous_commit = off
  *	-n            do not take every seat at the end
  *	-s seed       of the random numbers
  *
@@ -551,7 +552,7 @@ parse_options(int argc, char **argv)
 {
 	int			c;
 
-	while ((c = getopt(argc, argv, "c:d:t:k:i:a:zxns:")) != -1)
+	while ((c = getopt(argc, argv, "c:d:t:k:i:a:zxyns:")) != -1)
 		switch (c)
 		{
 			case 'c': options.clients = atoi(optarg); break;
@@ -562,6 +563,7 @@ parse_options(int argc, char **argv)
 			case 'a': options.allowed = optarg; break;
 			case 'z': options.resize = true; break;
 			case 'x': options.crash = true; break;
+			case 'y': options.careless = true; break;
 			case 'n': options.reclaim = false; break;
 			case 's': options.seed = (unsigned) atoi(optarg); break;
 			default: exit(2);

@@ -22,6 +22,7 @@ typedef struct Options
 	const char *allowed;		/* SQLSTATEs that do not fail the test */
 	bool		resize;
 	bool		crash;			/* the server goes down meanwhile */
+	bool		careless;
 	bool		reclaim;
 	unsigned	seed;
 } Options;
