@@ -1,9 +1,9 @@
 /*
  * storm.c
  *		Many clients at once on a server with keyright, with somebody who ends
- *		sessions at random, and three who watch: the sampler, that no license is
- *		ever oversold; the auditor, that what the clients know is true; and at
- *		the end, that every seat can be had again.
+ *		sessions at random and vacuums, and three who watch: the sampler, that
+ *		no license is ever oversold; the auditor, that what the clients know is
+ *		true; and at the end, that every seat can be had again.
  *
  * usage: storm [option ...] CONNINFO
  *
@@ -415,6 +415,9 @@ run_killer(void *unused)
 		if (killed != NULL && PQntuples(killed) == 1)
 			count(KILLS);
 		PQclear(killed);
+		/* as autovacuum does: who has just connected hears of it at once */
+		if (conn != NULL)
+			PQclear(query(&conn, "killer", "VACUUM (ANALYZE) keyright.seat"));
 		random_pause(&random, options.kill_ms);
 	}
 	PQfinish(conn);
