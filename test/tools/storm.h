@@ -32,6 +32,14 @@ typedef struct Options
 
 extern Options options;
 extern volatile bool over;		/* no new step begins */
+extern volatile bool watch_over;	/* the last client has gone */
+
+/*
+ * While more are live than a license that was shrunk has seats, nobody may be
+ * added.  That is so when the transactions are over that may have looked before
+ * the shrink: then the resizer makes this number odd.
+ */
+extern volatile int resizing;
 
 enum Counter
 {
@@ -64,6 +72,13 @@ extern PGconn *connect_as(const char *name);
 
 /* The first column of the first row; -1 when the query failed. */
 extern int64_t ask_number(PGconn *conn, const char *sql);
+
+/* NULL when the query failed; then the connection is a new one. */
+extern PGresult *query(PGconn **conn, const char *name, const char *sql);
+
+/* watch.c, until "watch_over" */
+extern void *run_sampler(void *unused);
+extern void *run_auditor(void *unused);
 
 /* session.c: one client, until "over" */
 extern void *run_session(void *number);

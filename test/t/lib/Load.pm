@@ -47,8 +47,8 @@ our @EXPORT = qw(
 =item start_tool($where, $name, @arguments)
 
 Starts a program on database "postgres" of a node, or on a connection string,
-which becomes the last argument.  Returns a hash with run (an IPC::Run), output and errors, which
-grow as the program writes.
+which becomes the last argument.  Returns a hash with run (an IPC::Run), output
+and errors, which grow as the program writes.
 
 =cut
 
