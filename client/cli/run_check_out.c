@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,29 +59,64 @@ hide_line(Asking *asking)
 	asking->line_shown = false;
 }
 
+/* A line that wraps could not be taken back. */
+static void
+fit_terminal(char *line)
+{
+	struct winsize size;
+	size_t		room = 79;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+		room = size.ws_col - 1;
+	if (strlen(line) <= room)
+		return;
+	/* Not amid a character. */
+	while (room > 0 && ((unsigned char) line[room] & 0xc0) == 0x80)
+		room--;
+	line[room] = '\0';
+}
+
+static void
+make_line(char *line, size_t room, const Asking *asking,
+		  const KeyrightInfo *info)
+{
+	int64_t		left = asking->give_up_at - boot_clock();
+	char		when[DURATION_SIZE];
+	size_t		used;
+
+	if (info->error.kind != KEYRIGHT_ERR_NO_SEATS)
+		snprintf(line, room, "keyright: %s Trying on", info->error.message);
+	else if (info->free_in_ns < 0)
+		snprintf(line, room, "keyright: waiting for a seat of \"%s\"",
+				 asking->run->options.license);
+	else
+	{
+		print_duration(when, (info->free_in_ns + SECOND_NS - 1) / SECOND_NS);
+		snprintf(line, room, "keyright: waiting for a seat of \"%s\", "
+				 "maybe in %s", asking->run->options.license, when);
+	}
+	if (asking->give_up_at > 0)
+	{
+		used = strlen(line);
+		print_duration(when, left > 0 ? left / SECOND_NS : 0);
+		snprintf(line + used, room - used, "; giving up in %s", when);
+	}
+	fit_terminal(line);
+}
+
 /* Shown only when there is something to wait for. */
 static void
 show_line(Asking *asking)
 {
 	KeyrightInfo info = {.size = sizeof(info)};
-	char		when[DURATION_SIZE];
-	int64_t		left = asking->give_up_at - boot_clock();
+	char		line[1024];
 
 	if (!asking->terminal || atomic_load(&asking->done) ||
 		keyright_info(asking->run->seat, &info) != KEYRIGHT_OK ||
 		info.error.kind == KEYRIGHT_OK)
 		return;
-	fprintf(stderr, "\r\033[Kkeyright: waiting. %s", info.error.message);
-	if (info.free_in_ns >= 0)
-	{
-		print_duration(when, (info.free_in_ns + SECOND_NS - 1) / SECOND_NS);
-		fprintf(stderr, " One can be free in %s.", when);
-	}
-	if (asking->give_up_at > 0)
-	{
-		print_duration(when, left > 0 ? left / SECOND_NS : 0);
-		fprintf(stderr, " Giving up in %s.", when);
-	}
+	make_line(line, sizeof(line), asking, &info);
+	fprintf(stderr, "\r\033[K%s", line);
 	asking->line_shown = true;
 }
 
