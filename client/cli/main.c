@@ -4,8 +4,10 @@
  */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Command
 {
@@ -136,11 +138,25 @@ general(const char *word)
 	return finish_output();
 }
 
+/* What we open must not take the place of standard error and the like. */
+static void
+fill_standard_files(void)
+{
+	int			fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
 int
 main(int argc, char **argv)
 {
 	const Command *command;
 
+	fill_standard_files();
 	setlocale(LC_CTYPE, "");
 	setlocale(LC_MESSAGES, "");
 	if (argc < 2)

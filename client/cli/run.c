@@ -176,6 +176,8 @@ take_signals(Run *run)
 	sigprocmask(SIG_BLOCK, &run->passed_on, &run->original);
 	run->guard_policy.passed_on = &run->passed_on;
 	run->guard_policy.original = &run->original;
+	/* Who ignores it (as our caller may) is told of no child's end. */
+	signal(SIGCHLD, SIG_DFL);
 	/* A reader of our messages that is gone must not end the command. */
 	run->guard_policy.on_pipe = signal(SIGPIPE, SIG_IGN);
 	run->signal_fd = signalfd(-1, &run->passed_on,

@@ -116,6 +116,22 @@ kill 'CONT', $program->{pid};
 is(ends($program), 69, '... and keyright ends when it goes on');
 like($program->{err}->(), qr/does not move/, '... and somebody said so');
 
+# Control-Z, a long pause, "fg".
+add_license('paused', 1, 3);
+$program = run_seat({ group => 1 }, 'paused', '-v', '--', 'sh', '-c',
+	'echo ready; until [ -e "$0" ]; do sleep 0.1; done; exit 7', "$dir/fg");
+eventually('a command runs', sub { $program->{out}->() =~ /ready/ });
+kill '-TSTP', $program->{pid};
+eventually('... is stopped with its keyright until the lease is over', sub {
+	sql("SELECT coalesce(bool_and(state = 'lapsed'), true)
+		FROM keyright.holders WHERE license_id = 'paused'") eq 't';
+});
+kill '-CONT', $program->{pid};
+eventually('... gets a seat when both go on',
+	sub { $program->{err}->() =~ /lost.*regained/s });
+close(do { open my $fg, '>', "$dir/fg" or die; $fg });
+is(ends($program), 7, '... and ends in its own way');
+
 add_license('guard', 1, 60);
 ($program, @pids) = run_family('guard', $deaf);
 kill 'KILL', guard_of($program);

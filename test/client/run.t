@@ -41,6 +41,13 @@ is(ends(run_seat({}, 'acme', '--', "$dir/missing")),
 	127, 'a command that does not exist: 127');
 is(ends(run_seat({}, 'acme', '--', $jwks)),
 	126, 'a command that cannot be executed: 126');
+# A caller that cares for no child, or closed all that it could.
+is(ends(run_seat({ ignore => 'CHLD' }, 'acme', '--', 'sh', '-c', 'exit 42')),
+	42, 'the exit status is passed on where SIGCHLD is ignored');
+is(ends(start({}, 'sh', '-c', 'exec "$@" <&- >&- 2>&-', 'sh',
+		$ENV{KEYRIGHT}, 'run', '-v', '--license', 'acme', '--jwks', $jwks,
+		'--', 'sh', '-c', 'exit 42')),
+	42, '... and where input, output and errors are closed');
 is(sql("$live 'acme'"), 0, 'all seats were given back');
 
 $program = run_seat({ in => '' },
