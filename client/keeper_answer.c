@@ -52,15 +52,10 @@ adopt(Keeper *keeper, const Lease *lease, const char *token,
 static void
 plan_beat(Keeper *keeper, bool first, const Clocks *sent, const Clocks *now)
 {
-	int64_t		latest = now->boot +
-		time_left(keeper->lease.ends_boot, now->boot) / 3;
-
 	if (keeper->clock_doubt)
 		keeper->due = time_add(now->boot, beat_retry_delay(keeper, now));
 	else
 		keeper->due = beat_due(keeper, first, sent);
-	if (keeper->due > latest)
-		keeper->due = latest;
 }
 
 static void

@@ -331,6 +331,8 @@ test_errors(void)
 			KEYRIGHT_ERR_BUSY, "25006", "read only");
 	refused("host=/nowhere", "errors", KEYRIGHT_ERR_UNREACHABLE, "",
 			"no server");
+	refused("host=no-such-host.invalid", "errors", KEYRIGHT_ERR_UNREACHABLE,
+			"", "no such host");
 	ok(live("errors") == 0, "none of them took a seat");
 	sql("DROP DATABASE bare");
 }
@@ -445,12 +447,16 @@ static void
 test_fork(void)
 {
 	App		   *app = app_new("fork");
+	static const char backend[] = "SELECT pid FROM pg_stat_activity"
+		" WHERE application_name = 'keyright'";
 	pid_t		child;
 	int			status;
 	uint64_t	before;
+	char		pid[32];
 
 	new_license("fork", 1, 4);
 	app_checkout(app, NULL);
+	snprintf(pid, sizeof(pid), "%s", sql(backend));
 	fflush(stdout);
 	child = fork();
 	if (child == 0)
@@ -464,8 +470,8 @@ test_fork(void)
 	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
 	   "a child may run and can close its copy");
 	before = beats(app);
-	ok(WAIT_FOR(beats(app) > before + 1) && told(app, "waiting held"),
-	   "the parent's connection goes on");
+	ok(WAIT_FOR(beats(app) > before + 1) && told(app, "waiting held") &&
+	   strcmp(pid, sql(backend)) == 0, "the parent's connection goes on");
 	app_free(app);
 }
 

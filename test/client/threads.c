@@ -322,11 +322,10 @@ test_callback(void)
 static void
 test_stuck_checkin(void)
 {
-	Fake	   *fake = fake_new(3);
+	/* Long enough that the stuck beat is still under way at the check-in. */
+	Fake	   *fake = fake_new(15);
 	Keyright   *seat = fake_open(fake);
-	pthread_t	others[3];
 	int			beats;
-	long		results = 0;
 
 	keyright_checkout(seat, NULL);
 	fake_set(fake, FAKE_STUCK);
@@ -335,10 +334,31 @@ test_stuck_checkin(void)
 	fake_set(fake, FAKE_HEALTHY);
 	ok(keyright_checkin(seat, NULL) == KEYRIGHT_OK && !fake_taken(fake),
 	   "a beat that is stuck does not hold up a check-in");
+	ok(strcmp(fake_story(fake), "waiting held released") == 0,
+	   "and one that was given up for it has not failed");
 
-	keyright_checkout(seat, NULL);
+	end(fake);
+}
+
+static void
+test_many_check_in(void)
+{
+	Fake	   *fake = fake_new(15);
+	KeyrightOptions options;
+	pthread_t	others[3];
+	long		results = 0;
+
+	fake_options(fake, &options);
+	options.request_limit_ms = 500;
+	if (keyright_open(&fake->seat, &options, NULL) != KEYRIGHT_OK)
+		abort();
+	keyright_checkout(fake->seat, NULL);
+	/* Slow enough that all three meet. */
+	fake_set(fake, FAKE_STUCK);
 	for (int i = 0; i < 3; i++)
-		pthread_create(&others[i], NULL, checkin_main, seat);
+		pthread_create(&others[i], NULL, checkin_main, fake->seat);
+	WAIT_FOR(fake_calls(fake, KEYRIGHT_CALL_CHECKIN) > 0);
+	fake_set(fake, FAKE_HEALTHY);
 	for (int i = 0; i < 3; i++)
 		results += joined(others[i]);
 	ok(results == 0 && !fake_taken(fake), "three may check in at once");
@@ -520,6 +540,7 @@ main(void)
 	test_signals();
 	test_callback();
 	test_stuck_checkin();
+	test_many_check_in();
 	test_fork();
 	test_stop();
 	test_nothing_left();
