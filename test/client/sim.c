@@ -397,7 +397,8 @@ do_call(Sim *sim, const Action *action)
 		sim->request++;
 	if (action->call == KEYRIGHT_CALL_CHECKOUT && sim_left(sim) > 0)
 		break_promise(sim, "asks for a seat while it holds one");
-	if (sim->last_call_at > 0 && sim->t - sim->last_call_at < sim->shortest_gap)
+	if (sim->last_call_at > 0 &&
+		sim->t - sim->last_call_at < sim->shortest_gap)
 		sim->shortest_gap = sim->t - sim->last_call_at;
 	if (action->limit > sim->longest_limit)
 		sim->longest_limit = action->limit;

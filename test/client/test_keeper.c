@@ -137,7 +137,8 @@ test_late_replies(void)
 	for (int i = 0; i < 50; i++)
 		sim_fault(sim, FAULT_LATE_REPLY, 2 * SECOND_NS);
 	sim_run(sim, 10 * MINUTE);
-	sim_ok(sim, "waiting held", "replies that are always 2 s late cost nothing");
+	sim_ok(sim, "waiting held",
+		   "replies that always are 2 s late cost nothing");
 	sim_free(sim);
 
 	sim = held();
@@ -266,7 +267,8 @@ test_wrong_clocks(void)
 		sim->wall_offset = offsets[i];
 		sim_checkout(sim);
 		sim_run(sim, 10 * MINUTE);
-		sim_ok(sim, "waiting held", "a wall clock that is off throws nobody out");
+		sim_ok(sim, "waiting held",
+			   "a wall clock that is off throws nobody out");
 		sim_endless(sim, FAULT_LOST_REQUEST);
 		sim_run(sim, 2 * MINUTE);
 		ok(sim_left(sim) == 0 && sim->broken == NULL,
@@ -394,7 +396,8 @@ test_server_clock(void)
 		sim_run(sim, 10 * MINUTE);
 		sim_ok(sim, "waiting held lost regained",
 			   "when it leaps past the end, the server says so");
-		ok(sim->events[2].error.kind == KEYRIGHT_ERR_EXPIRED, "as \"expired\"");
+		ok(sim->events[2].error.kind == KEYRIGHT_ERR_EXPIRED,
+		   "as \"expired\"");
 		sim_free(sim);
 	}
 }
@@ -486,7 +489,8 @@ test_waiting(void)
 	sim->policy.wait = TIME_MAX;
 	for (int i = 0; i < 20; i++)
 		sim_fault(sim, FAULT_NO_CONNECTION, 0);
-	ok(sim_checkout(sim) == KEYRIGHT_OK, "a server that is not there is awaited");
+	ok(sim_checkout(sim) == KEYRIGHT_OK,
+	   "a server that is not there is awaited");
 	sim_ok(sim, "waiting waiting held", "this is told, too");
 	sim_free(sim);
 }
@@ -610,7 +614,8 @@ test_checkin_in_trouble(void)
 	sim = held();
 	sim_run(sim, MINUTE);
 	sim->t += HOUR;
-	ok(sim_checkin(sim) == KEYRIGHT_OK, "a lapsed seat is given back in peace");
+	ok(sim_checkin(sim) == KEYRIGHT_OK,
+	   "a lapsed seat is given back in peace");
 	sim_free(sim);
 
 	sim = held();

@@ -80,7 +80,8 @@ test_round_trip(void)
 	umask(0);
 	ok(state_file_open(&file, path, &error) &&
 	   state_file_read(&file, &terms, &found, &error) &&
-	   found.request_id[0] == '\0', "a file that is not there remembers nothing");
+	   found.request_id[0] == '\0',
+	   "a file that is not there remembers nothing");
 	ok(state_file_write(&file, &terms, &kept, &error) &&
 	   stat(path, &st) == 0 && (st.st_mode & 07777) == 0600,
 	   "it is written with mode 0600");

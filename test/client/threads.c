@@ -492,7 +492,8 @@ test_stop(void)
 	kill(child, SIGCONT);
 	ok(read_told(fds[0]) == 0, "stopped for two ttl and continued, its first "
 	   "answer is \"may not run\"");
-	ok(read_told(fds[0]) > 0, "then the loss is told, and the seat is regained");
+	ok(read_told(fds[0]) > 0,
+	   "then the loss is told, and the seat is regained");
 	ok(exit_status(child) == 0, "it ends well");
 	close(fds[0]);
 	close(fds[1]);
