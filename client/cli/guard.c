@@ -46,8 +46,8 @@
 /* How much longer than we may the guard believes in a lease: seconds. */
 #define SLACK				5
 
-/* A signal to the whole group reaches its members within that time. */
-#define SAME_SIGNAL			(SECOND_NS / 2)
+/* We, who may be slow, ask for a group's signal to be passed on until then. */
+#define SAME_SIGNAL			(5 * SECOND_NS)
 
 typedef enum NoteKind
 {

@@ -103,14 +103,17 @@ is(ends($program), 0, '... and ended nobody');
 is($program->{out}->(), join("\n", 'ready', @names) . "\n",
 	'... each once');
 
-# Control-C sends to the whole group; so do supervisors.  The guard must see
-# its own copy, for which a moment is needed that nothing marks: the test can
-# pass wrongly, but not fail wrongly.
+# Control-C sends to the whole group; so do supervisors.  keyright is held up,
+# lest the two copies become one before the command looks.
 $end = "$dir/end2";
 $program = listen_for_signals({ group => 1 }, $end);
+kill 'STOP', $program->{pid};
+eventually('keyright is held up',
+	sub { slurp("/proc/$program->{pid}/stat") =~ /\) T/ });
 kill '-INT', $program->{pid};
 eventually('a signal to the whole group arrives',
 	sub { $program->{out}->() =~ /^INT$/m });
+kill 'CONT', $program->{pid};
 kill 'USR1', $program->{pid};
 eventually('... another follows', sub { $program->{out}->() =~ /^USR1$/m });
 is(() = $program->{out}->() =~ /^INT$/mg, 1, '... the first came once');
