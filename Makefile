@@ -46,6 +46,16 @@ endif
 
 # What follows needs no PGXS, installs nothing into PostgreSQL and touches no
 # server of yours.
+
+# The library and the command, for machines with or without a server.
+client:
+	@scripts/deps client
+	@$(MAKE) -C client
+
+# As another user than the one who builds: install what was built.
+install-client:
+	@$(MAKE) -C client install
+
 test:
 	@test/run
 
@@ -57,4 +67,5 @@ bench:
 	@scripts/deps bench
 	@bench/run
 
-.PHONY: all install installcheck clean test demo demo-shell bench
+.PHONY: all install installcheck clean client install-client test demo \
+	demo-shell bench

@@ -150,14 +150,19 @@ keyright_open(Keyright **seat, const KeyrightOptions *options,
 	KeyrightError unwanted;
 	KeyrightTransport transport = {.size = 0};
 	Keyright   *new;
+	bool		ok;
 
 	*seat = NULL;
 	if (error == NULL)
 		error = &unwanted;
 	error_clear(error);
-	if (!options_copy(&copy, options, error))
-		return error->kind;
+	ok = options_copy(&copy, options, error);
 	copy_transport(&transport, copy.transport);
+	if (!ok)
+	{
+		close_transport(&transport);
+		return error->kind;
+	}
 	new = sodium_init() < 0 ? NULL : calloc(1, sizeof(*new));
 	if (new == NULL)
 	{

@@ -75,7 +75,8 @@ put_notice(Keeper *keeper, KeyrightState before, const Clocks *now)
 	event->error = keeper->error;
 	event->left_ns = keeper->live ? lease_left(&keeper->lease, now) : 0;
 	event->trying = keeper_trying(keeper);
-	event->retry_in_ns = event->trying ? time_left(keeper->due, now->boot) : -1;
+	event->retry_in_ns = event->trying ?
+		time_left(keeper->due, now->boot) : -1;
 	event->slot = keeper->live ? keeper->lease.slot : 0;
 }
 

@@ -52,15 +52,10 @@ adopt(Keeper *keeper, const Lease *lease, const char *token,
 static void
 plan_beat(Keeper *keeper, bool first, const Clocks *sent, const Clocks *now)
 {
-	int64_t		latest = now->boot +
-		time_left(keeper->lease.ends_boot, now->boot) / 3;
-
 	if (keeper->clock_doubt)
 		keeper->due = time_add(now->boot, beat_retry_delay(keeper, now));
 	else
 		keeper->due = beat_due(keeper, first, sent);
-	if (keeper->due > latest)
-		keeper->due = latest;
 }
 
 static void
@@ -396,21 +391,35 @@ beat_answered(Keeper *keeper, const KeyrightAnswer *answer,
 }
 
 static void
+returned(Keeper *keeper, const Clocks *now)
+{
+	keeper->in_doubt = false;
+	keeper->need_id = true;
+	error_clear(&keeper->last_error);
+	keeper_finish_returning(keeper, &keeper->last_error, now);
+}
+
+/*
+ * A seat that was not held any more can have a successor that we do not know
+ * of: a check-out whose answer was lost.  One that was released cannot, for
+ * its request id had given the same seat again.
+ */
+static void
 checkin_answered(Keeper *keeper, const KeyrightAnswer *answer,
 				 const Clocks *now)
 {
-	KeyrightError none;
-
 	switch (answer->status)
 	{
 		case KEYRIGHT_STATUS_RELEASED:
+			keeper->seat_known = false;
+			returned(keeper, now);
+			break;
 		case KEYRIGHT_STATUS_NOT_HELD:
 			keeper->seat_known = false;
-			keeper->in_doubt = false;
-			keeper->need_id = true;
-			error_clear(&none);
-			keeper->last_error = none;
-			keeper_finish_returning(keeper, &none, now);
+			if (keeper->in_doubt)
+				keeper->due = now->boot;
+			else
+				returned(keeper, now);
 			break;
 		case KEYRIGHT_STATUS_FAILED:
 			failed_answer(keeper, answer, now);

@@ -208,8 +208,8 @@ take_answer(Keyright *seat, const Action *action,
 	keeper_answer(keeper, action->call, answer, sent, &now);
 	publish(seat);
 
-	given_back = action->call == KEYRIGHT_CALL_CHECKIN &&
-		!keeper->seat_known && !keeper->in_doubt;
+	given_back = !keeper->seat_known && !keeper->in_doubt &&
+		(action->call == KEYRIGHT_CALL_CHECKIN || seat->leaving);
 	text_copy(seat_id, sizeof(seat_id),
 			  keeper->seat_known ? keeper->seat_id : "");
 	pthread_mutex_unlock(&seat->lock);

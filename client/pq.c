@@ -31,7 +31,7 @@ typedef struct PqTransport
 	PGconn	   *conn;			/* NULL: none */
 } PqTransport;
 
-/* Says that the statement has no text to answer with, but a status. */
+/* Of the first two statements; the third has a status alone. */
 enum
 {
 	COLUMN_STATUS,
@@ -97,8 +97,7 @@ status_of(KeyrightCall call, const char *status, const char *reason)
 			(meanings[i].reason == NULL ||
 			 strcmp(meanings[i].reason, reason) == 0))
 			return meanings[i].means;
-	return call == KEYRIGHT_CALL_CHECKOUT ? KEYRIGHT_STATUS_GRANTED :
-		call == KEYRIGHT_CALL_HEARTBEAT ? KEYRIGHT_STATUS_RENEWED :
+	return call == KEYRIGHT_CALL_HEARTBEAT ? KEYRIGHT_STATUS_RENEWED :
 		KEYRIGHT_STATUS_GRANTED;
 }
 

@@ -23,7 +23,8 @@
 struct Lookup
 {
 	atomic_int	users;
-	int			done_fd;		/* readable when it is done */
+	atomic_bool done;			/* what follows may be read ... */
+	int			done_fd;		/* ... and this is readable */
 	int			result;			/* of getaddrinfo() */
 	Addresses	addresses;
 	char		host[];
@@ -85,6 +86,7 @@ lookup_main(void *arg)
 	ssize_t		n;
 
 	lookup->result = look_up(&lookup->addresses, lookup->host, 0);
+	atomic_store(&lookup->done, true);
 	n = write(lookup->done_fd, &one, sizeof(one));
 	(void) n;
 	lookup_release(lookup);
@@ -144,7 +146,8 @@ lookup_host(Lookup **lookup, Addresses *addresses, const char *host,
 	if (*lookup == NULL)
 		return false;
 	*problem = "not in time";
-	if (!patience_wait(patience, (*lookup)->done_fd, POLLIN))
+	if (!patience_wait(patience, (*lookup)->done_fd, POLLIN) ||
+		!atomic_load(&(*lookup)->done))
 		return false;
 
 	*addresses = (*lookup)->addresses;

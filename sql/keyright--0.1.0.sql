@@ -495,6 +495,7 @@ BEGIN
   FOREACH function IN ARRAY functions LOOP
     EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO %s', function, to_role);
   END LOOP;
+  EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %s TO %s', '@extschema@', to_role);
   IF level OPERATOR(pg_catalog.=) 'client' THEN
     RETURN;
   END IF;

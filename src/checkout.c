@@ -212,7 +212,10 @@ checkout(FunctionCallInfo fcinfo)
 	seat_table_open(&request.table, request.look.snapshot);
 	answer.license = &request.license;
 	if (grant(&request, &row, &answer.retry_at))
+	{
 		answer.row = &row;
+		durable_commit();
+	}
 	else
 		answer.status = "no_seats_available";
 	/* the row's values may point into the table's slot */

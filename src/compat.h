@@ -13,6 +13,11 @@
 #error "keyright needs PostgreSQL 15 or later"
 #endif
 
+/* 16 moves the hooks of settings to a header of their own. */
+#if PG_VERSION_NUM >= 160000
+#include "utils/guc_hooks.h"
+#endif
+
 /* 16 tells which indexes an update touched, not only whether it did. */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes IndexUpdate;

@@ -65,6 +65,18 @@ extern void restore_waits(int saved);
 extern void hold_begin(void);
 extern void hold_init(void);
 
+/* ---------- durable.c: what was promised survives a crash ---------- */
+
+/*
+ * This transaction's commit is to be at least as durable as the server's
+ * configuration says, whatever the session does.
+ */
+extern void durable_commit(void);
+
+/* Tells the others what it says: by the postmaster and by the launcher. */
+extern void durable_publish(void);
+extern void durable_init(void);
+
 /* ---------- license_lock.c: the license's lock, then clock, then look ------ */
 
 /*
@@ -108,7 +120,10 @@ typedef struct Tables
 /* Raises KR008 when what is there is not what this library works with. */
 extern const Tables *tables_find(void);
 
-/* The same, but NULL when the extension is not in this database. */
+/* Opens one of them; raises KR008 when it has just been dropped. */
+extern Relation tables_open(Oid relid, LOCKMODE mode);
+
+/* As tables_find(), but NULL when the extension is not in this database. */
 extern const Tables *tables_find_quietly(void);
 
 /* ---------- license.c: what was sold ---------- */
@@ -391,6 +406,7 @@ typedef struct Shared
 	LWLock	   *lock;			/* over everything here */
 	pid_t		launcher_pid;	/* 0: not running */
 	struct Latch *launcher_latch;
+	int			synchronous_commit; /* as the server is configured */
 	SharedDatabase databases[SHARED_DATABASES];
 } Shared;
 

@@ -236,7 +236,10 @@ heartbeat(FunctionCallInfo fcinfo)
 		open_table(&beat);
 		reason = renew(&beat);
 	}
+	if (reason == NULL)
+		durable_commit();
 	answer = make_answer(&beat, reason);
+	/* the row\'s values point into the table\'s slot */
 	result = answer_datum(&answer);
 	let_go(&beat);
 	return result;
@@ -309,6 +312,8 @@ beat_all(Beat *beat, Datum *ids, int count, bool final, ReturnSetInfo *result)
 		CHECK_FOR_INTERRUPTS();
 		beat->seat_id = DatumGetUUIDP(ids[i]);
 		reason = renew(beat);
+		if (reason == NULL)
+			durable_commit();
 		if (reason == NULL || final)
 		{
 			/* bad news only under the license's lock */

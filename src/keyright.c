@@ -78,6 +78,7 @@ _PG_init(void)
 	key_init();
 	MarkGUCPrefixReserved("keyright");
 	hold_init();
+	durable_init();
 	if (keyright_preloaded)
 	{
 		shared_init();

@@ -64,7 +64,7 @@ static bool
 get(License *license, Oid index_oid, RegProcedure equals, Datum key,
 	Snapshot snapshot)
 {
-	Relation	rel = table_open(tables_find()->license, AccessShareLock);
+	Relation	rel = tables_open(tables_find()->license, AccessShareLock);
 	Relation	index = index_open(index_oid, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan = begin_index_scan(rel, index, snapshot, 1);

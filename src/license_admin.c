@@ -70,7 +70,7 @@ delete_seats(const License *license, Look *look)
 static void
 delete_row(const License *license, Snapshot snapshot)
 {
-	Relation	rel = table_open(tables_find()->license, RowExclusiveLock);
+	Relation	rel = tables_open(tables_find()->license, RowExclusiveLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	ItemPointerData tid = license->tid;
 	TM_FailureData failure;

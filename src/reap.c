@@ -226,7 +226,7 @@ sort_candidates(Candidates *candidates)
 static BlockNumber
 seat_blocks(void)
 {
-	Relation	rel = table_open(tables_find()->seat, AccessShareLock);
+	Relation	rel = tables_open(tables_find()->seat, AccessShareLock);
 	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
 
 	table_close(rel, AccessShareLock);

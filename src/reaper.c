@@ -412,6 +412,7 @@ nap(TimestampTz until)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
+		durable_publish();
 	}
 }
 
@@ -451,6 +452,7 @@ keyright_launcher_main(Datum arg)
 	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
 	keyright_shared->launcher_pid = MyProcPid;
 	keyright_shared->launcher_latch = MyLatch;
+	durable_publish();
 	LWLockRelease(keyright_shared->lock);
 	context = AllocSetContextCreate(TopMemoryContext, "keyright launcher",
 									ALLOCSET_DEFAULT_SIZES);

@@ -113,6 +113,7 @@ revoke_target(FunctionCallInfo fcinfo, const Target *target)
 	shared_mark_database();
 	license_lock_and_look(&license, license_id, &look);
 	end_leases((ReturnSetInfo *) fcinfo->resultinfo, &license, &look, target);
+	durable_commit();
 	look_end(&look);
 	return (Datum) 0;
 }

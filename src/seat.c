@@ -31,7 +31,7 @@ seat_table_open(SeatTable *table, Snapshot snapshot)
 {
 	const Tables *tables = tables_find();
 
-	table->rel = table_open(tables->seat, RowExclusiveLock);
+	table->rel = tables_open(tables->seat, RowExclusiveLock);
 	table->index = index_open(tables->seat_by_slot, AccessShareLock);
 	table->snapshot = snapshot;
 	table->slot = table_slot_create(table->rel, NULL);

@@ -49,6 +49,7 @@ startup_memory(void)
 	if (!found)
 	{
 		memset(keyright_shared, 0, sizeof(Shared));
+		durable_publish();
 		keyright_shared->lock = &GetNamedLWLockTranche("keyright")->lock;
 	}
 	hints_startup();

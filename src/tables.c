@@ -53,6 +53,7 @@ find(Oid extension)
 {
 	Oid			schema = get_namespace_oid("keyright", true);
 	Tables		t;
+	bool		ours;
 
 	if (!OidIsValid(schema))
 		return false;
@@ -69,13 +70,19 @@ find(Oid extension)
 	if (getExtensionOfObject(RelationRelationId, t.license) != extension ||
 		getExtensionOfObject(RelationRelationId, t.seat) != extension)
 		return false;
-	/* valid first: opening a table may report that it has changed */
+
+	/*
+	 * Opening a table takes in what others report, an ANALYZE of it say, and
+	 * then forget() clears tables_valid: these are ours all the same, and the
+	 * next call looks again.
+	 */
 	tables = t;
 	tables_valid = true;
-	if (!has_columns(t.license, LICENSE_NATTS) ||
-		!has_columns(t.seat, SEAT_NATTS))
+	ours = has_columns(t.license, LICENSE_NATTS) &&
+		has_columns(t.seat, SEAT_NATTS);
+	if (!ours)
 		tables_valid = false;
-	return tables_valid;
+	return ours;
 }
 
 const Tables *
@@ -96,15 +103,32 @@ tables_find_quietly(void)
 	return &tables;
 }
 
+static void
+raise_mismatch(void)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_VERSION_MISMATCH),
+			errmsg("keyright's tables are not those that its library works with"),
+			errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions."));
+}
+
 const Tables *
 tables_find(void)
 {
 	const Tables *found = tables_find_quietly();
 
 	if (found == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_VERSION_MISMATCH),
-				errmsg("keyright's tables are not those that its library works with"),
-				errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions."));
+		raise_mismatch();
 	return found;
+}
+
+Relation
+tables_open(Oid relid, LOCKMODE mode)
+{
+	Relation	rel = try_table_open(relid, mode);
+
+	/* DROP EXTENSION was committed while we waited for the lock */
+	if (rel == NULL)
+		raise_mismatch();
+	return rel;
 }

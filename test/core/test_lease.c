@@ -8,7 +8,7 @@
 #define FOREVER				LEASE_FOREVER
 #define NEVER				LEASE_NEVER
 #define SECOND				LEASE_SECOND
-#define ROUNDS				2000000
+#define ROUNDS				1000000
 
 __extension__ typedef __int128 Wide;
 

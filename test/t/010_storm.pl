@@ -6,8 +6,9 @@
 # are rolled back; some clients vanish in the middle of it, and sessions are
 # ended at random.  Three licenses more grow and shrink.  Meanwhile a sampler
 # counts live leases every 10 ms, and everything that a client is told is judged
-# by what it knows (see test/tools/books.h).  At the end every seat must be had again after ttl and
-# skew, once with the reaper at work all the while, once with none.
+# by what it knows (see test/tools/books.h).  At the end every seat must be had
+# again after ttl and skew, once with the reaper at work all the while, once with
+# none.
 
 use strict;
 use warnings;

@@ -76,6 +76,12 @@ end(Session *s, Lease *lease)
 	s->ended[s->ended_count++ % MAX_ENDED] = lease;
 }
 
+static bool
+careless(Session *s)
+{
+	return options.careless && s->number % 2 == 1;
+}
+
 static void
 settle_committed(Session *s, Event *event)
 {
@@ -91,7 +97,11 @@ settle_committed(Session *s, Event *event)
 			books_renewed(event->lease, event->expires, event->ticket);
 			break;
 		case EVENT_RELEASED:
-			end(s, event->lease);
+			/* what is given back carelessly may be back after a crash */
+			if (careless(s))
+				drop(s, event->lease);
+			else
+				end(s, event->lease);
 			break;
 	}
 }
@@ -143,15 +153,16 @@ happened(Session *s, EventKind kind, Lease *lease, int64_t expires,
 static bool
 connect_session(Session *s)
 {
-	char		sql[100];
+	char		sql[200];
 
 	for (;;)
 	{
 		s->conn = connect_as("storm");
 		if (s->conn == NULL)
 			return false;
-		snprintf(sql, sizeof(sql), "SET default_transaction_isolation = '%s'",
-				 options.isolation);
+		snprintf(sql, sizeof(sql), "SET default_transaction_isolation = '%s'%s",
+				 options.isolation,
+				 careless(s) ? "; SET synchronous_commit = off" : "");
 		PQclear(PQexec(s->conn, sql));
 		if (PQstatus(s->conn) == CONNECTION_OK)
 		{
@@ -371,6 +382,13 @@ check_in(Session *s, Lease *lease)
 	return true;
 }
 
+static int
+most_seats(int license)
+{
+	return licenses[license].resized ? RESIZED_BELOW :
+		licenses[license].seat_count;
+}
+
 /* In autocommit only, so that the books know when it is over. */
 static void
 revoke(Session *s, int license)
@@ -394,7 +412,7 @@ revoke(Session *s, int license)
 			sql = "SELECT * FROM keyright_revoke_holder($1, $2)";
 			break;
 		default:
-			slot = 1 + random_below(&s->random, licenses[license].seat_count);
+			slot = 1 + random_below(&s->random, most_seats(license));
 			snprintf(text, sizeof(text), "%d", slot);
 			sql = "SELECT * FROM keyright_revoke_slot($1, $2)";
 			break;

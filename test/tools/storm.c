@@ -1,20 +1,21 @@
 /*
  * storm.c
  *		Many clients at once on a server with keyright, with somebody who ends
- *		sessions at random, and three who watch: the sampler, that no license is
- *		ever oversold; the auditor, that what the clients know is true; and at
- *		the end, that every seat can be had again.
+ *		sessions at random and vacuums, and three who watch: the sampler, that
+ *		no license is ever oversold; the auditor, that what the clients know is
+ *		true; and at the end, that every seat can be had again.
  *
  * usage: storm [option ...] CONNINFO
  *
  *	-c clients    200
- *	-d seconds    20
+ *	-d seconds    20; SIGTERM ends it earlier
  *	-t ms         mean pause of a client between two steps (20)
  *	-k ms         mean pause between two ended sessions (80); 0: none is ended
  *	-i level      isolation level of the clients (read committed)
  *	-a list       SQLSTATEs that are no failure
  *	-z            seat counts of licenses named storm-resized... change
  *	-x            the server goes down meanwhile: keep on trying
+ *	-y            every other client sets synchronous_commit = off
  *	-n            do not take every seat at the end
  *	-s seed       of the random numbers
  *
@@ -26,6 +27,7 @@
 #include "storm.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +40,7 @@ Options		options = {
 	.reclaim = true, .seed = 1
 };
 volatile bool over = false;
-
-/* After the clients: the watchers look until the last has gone. */
-static volatile bool watch_over = false;
+volatile bool watch_over = false;
 
 /* ---------- counters ---------- */
 
@@ -49,7 +49,7 @@ static const char *const counter_names[COUNTERS] = {
 	"lost_unknown", "released", "not_held", "revocations", "leases_revoked",
 	"commits", "rollbacks", "rollbacks_to", "commits_unknown", "connections",
 	"connections_lost", "connections_cut", "kills", "samples", "full_samples",
-	"audits", "audited_leases", "resizes"
+	"audits", "audited_leases", "audited_after_crash", "resizes"
 };
 
 #define MAX_STATES	30
@@ -181,8 +181,7 @@ connect_as(const char *name)
 	return NULL;
 }
 
-/* NULL when the query failed; then the connection is a new one. */
-static PGresult *
+PGresult *
 query(PGconn **conn, const char *name, const char *sql)
 {
 	PGresult   *result = PQexec(*conn, sql);
@@ -245,142 +244,9 @@ read_licenses(void)
 	PQfinish(conn);
 }
 
-/* ---------- the sampler: no license is oversold ---------- */
-
-/*
- * The clock is read after the snapshot was taken, so what is counted was live
- * together at the snapshot: a sample that breaks the rule is no mistake.
- */
-#define SAMPLE \
-	"SELECT l.id, l.seat_count, count(s.slot)" \
-	" FROM keyright.license l LEFT JOIN keyright.seat s" \
-	" ON s.license = l.id AND s.seat_id IS NOT NULL" \
-	" AND keyright_is_live(s.expires_at, l.skew, clock_timestamp())" \
-	" WHERE l.license_id LIKE 'storm%'" \
-	" GROUP BY l.id, l.seat_count ORDER BY l.id"
-
-/*
- * While more are live than a license that was shrunk has seats, nobody may be
- * added.  That is so when the transactions are over that may have looked before
- * the shrink: then the resizer makes this number odd.
- */
-static volatile int resizing = 0;
-
-typedef struct Seen
-{
-	int			live;
-	int			resizing;
-} Seen;
-
-/* False when there is nothing to compare with. */
-static bool
-limit_of(const Seen *seen, int now, int seat_count, int *limit)
-{
-	if (now % 2 == 0 || now != resizing || now != seen->resizing)
-		return false;
-	*limit = seat_count > seen->live ? seat_count : seen->live;
-	return true;
-}
-
-static void
-check_sample(PGresult *sample, Seen *seen, int resizing_before)
-{
-	for (int i = 0; i < PQntuples(sample); i++)
-	{
-		int			seat_count = atoi(PQgetvalue(sample, i, 1));
-		int			live = atoi(PQgetvalue(sample, i, 2));
-		int			limit = seat_count;
-
-		if ((!licenses[i].resized ||
-			 limit_of(&seen[i], resizing_before, seat_count, &limit)) &&
-			live > limit)
-			violation("%s: %d live leases, %d seats", licenses[i].name, live,
-					  seat_count);
-		if (live >= seat_count)
-			count(FULL_SAMPLES);
-		seen[i] = (Seen) {live, resizing_before};
-	}
-}
-
-static void *
-run_sampler(void *unused)
-{
-	PGconn	   *conn = connect_as("sampler");
-	Seen	   *seen = calloc(MAX_LICENSES, sizeof(Seen));
-
-	while (!watch_over && conn != NULL)
-	{
-		int			resizing_before = resizing;
-		PGresult   *sample = query(&conn, "sampler", SAMPLE);
-
-		if (sample != NULL)
-		{
-			check_sample(sample, seen, resizing_before);
-			count(SAMPLES);
-		}
-		PQclear(sample);
-		pause_ms(10);
-	}
-	PQfinish(conn);
-	free(seen);
-	return NULL;
-}
-
-/* ---------- the auditor: what the clients know is true ---------- */
-
-#define AUDIT \
-	"SELECT license, slot, seat_id," \
-	" (extract(epoch FROM expires_at) * 1000000)::bigint" \
-	" FROM keyright.seat WHERE seat_id IS NOT NULL"
-
-static void
-audit_row(PGresult *rows, int row, Claim *claims, int claim_count)
-{
-	const char *seat_id = PQgetvalue(rows, row, 2);
-
-	for (int i = 0; i < claim_count; i++)
-		if (strcmp(claims[i].lease->seat_id, seat_id) == 0)
-			claims[i].found = claims[i].expires <=
-				atoll(PQgetvalue(rows, row, 3));
-	if (books_was_rolled_back(seat_id))
-		violation("a lease that was rolled back is in keyright.seat");
-}
-
-static void
-audit(PGconn **conn)
-{
-	static Claim claims[MAX_LICENSES * MAX_SLOTS];
-	int			claim_count = books_claims(claims, MAX_LICENSES * MAX_SLOTS);
-	PGresult   *rows = query(conn, "auditor", AUDIT);
-	int64_t		received = wall_clock();
-
-	if (rows == NULL)
-		return;
-	for (int i = 0; i < PQntuples(rows); i++)
-		audit_row(rows, i, claims, claim_count);
-	for (int i = 0; i < claim_count; i++)
-		if (!claims[i].found)
-			books_missing(&claims[i], received);
-	count(AUDITS);
-	count_many(AUDITED_LEASES, claim_count);
-	PQclear(rows);
-}
-
-static void *
-run_auditor(void *unused)
-{
-	PGconn	   *conn = connect_as("auditor");
-
-	while (!watch_over && conn != NULL)
-	{
-		audit(&conn);
-		pause_ms(100);
-	}
-	PQfinish(conn);
-	return NULL;
-}
-
 /* ---------- those who disturb ---------- */
+
+volatile int resizing = 0;
 
 /* One of all, or of those that are in a call or in a transaction. */
 static const char *const kill_one[] = {
@@ -406,6 +272,9 @@ run_killer(void *unused)
 		if (killed != NULL && PQntuples(killed) == 1)
 			count(KILLS);
 		PQclear(killed);
+		/* as autovacuum does: who has just connected hears of it at once */
+		if (conn != NULL)
+			PQclear(query(&conn, "killer", "VACUUM (ANALYZE) keyright.seat"));
 		random_pause(&random, options.kill_ms);
 	}
 	PQfinish(conn);
@@ -439,7 +308,7 @@ run_resizer(void *unused)
 		snprintf(sql, sizeof(sql),
 				 "UPDATE keyright.license SET seat_count = %d"
 				 " WHERE license_id LIKE 'storm-resized%%'",
-				 random_below(&random, 20));
+				 random_below(&random, RESIZED_BELOW));
 		PQclear(query(&conn, "resizer", sql));
 		count(RESIZES);
 		wait_for_transactions(conn);
@@ -543,7 +412,7 @@ parse_options(int argc, char **argv)
 {
 	int			c;
 
-	while ((c = getopt(argc, argv, "c:d:t:k:i:a:zxns:")) != -1)
+	while ((c = getopt(argc, argv, "c:d:t:k:i:a:zxyns:")) != -1)
 		switch (c)
 		{
 			case 'c': options.clients = atoi(optarg); break;
@@ -554,6 +423,7 @@ parse_options(int argc, char **argv)
 			case 'a': options.allowed = optarg; break;
 			case 'z': options.resize = true; break;
 			case 'x': options.crash = true; break;
+			case 'y': options.careless = true; break;
 			case 'n': options.reclaim = false; break;
 			case 's': options.seed = (unsigned) atoi(optarg); break;
 			default: exit(2);
@@ -583,6 +453,12 @@ start(void *(*routine) (void *), void *argument)
 	return thread;
 }
 
+static void
+end_storm(int signal_number)
+{
+	over = true;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -591,6 +467,8 @@ main(int argc, char **argv)
 	int			n = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGTERM, end_storm);
+	signal(SIGPIPE, SIG_IGN);
 	parse_options(argc, argv);
 	read_licenses();
 	watchers[n++] = start(run_sampler, NULL);
@@ -604,9 +482,12 @@ main(int argc, char **argv)
 	for (int i = 0; i < options.clients; i++)
 		clients[i] = start(run_session, (void *) (intptr_t) i);
 	/* the time runs when all are there; a busy machine takes its time */
-	while (counters[CONNECTIONS] < options.clients && violations() == 0)
+	while (!over && counters[CONNECTIONS] < options.clients &&
+		   violations() == 0)
 		pause_ms(10);
-	pause_ms((int) (options.seconds * 1000));
+	for (int64_t end = wall_clock() + (int64_t) (options.seconds * 1e6);
+		 !over && wall_clock() < end;)
+		pause_ms(10);
 	over = true;
 	for (int i = 0; i < options.clients; i++)
 		pthread_join(clients[i], NULL);

@@ -22,12 +22,24 @@ typedef struct Options
 	const char *allowed;		/* SQLSTATEs that do not fail the test */
 	bool		resize;
 	bool		crash;			/* the server goes down meanwhile */
+	bool		careless;
 	bool		reclaim;
 	unsigned	seed;
 } Options;
 
+/* Licenses that change have fewer seats than this. */
+#define RESIZED_BELOW	20
+
 extern Options options;
 extern volatile bool over;		/* no new step begins */
+extern volatile bool watch_over;	/* the last client has gone */
+
+/*
+ * While more are live than a license that was shrunk has seats, nobody may be
+ * added.  That is so when the transactions are over that may have looked before
+ * the shrink: then the resizer makes this number odd.
+ */
+extern volatile int resizing;
 
 enum Counter
 {
@@ -35,7 +47,7 @@ enum Counter
 	RELEASED, NOT_HELD, REVOCATIONS, LEASES_REVOKED, COMMITS, ROLLBACKS,
 	ROLLBACKS_TO, COMMITS_UNKNOWN, CONNECTIONS, CONNECTIONS_LOST,
 	CONNECTIONS_CUT, KILLS, SAMPLES, FULL_SAMPLES, AUDITS, AUDITED_LEASES,
-	RESIZES, COUNTERS
+	AUDITED_AFTER_CRASH, RESIZES, COUNTERS
 };
 
 extern void count(enum Counter counter);
@@ -60,6 +72,13 @@ extern PGconn *connect_as(const char *name);
 
 /* The first column of the first row; -1 when the query failed. */
 extern int64_t ask_number(PGconn *conn, const char *sql);
+
+/* NULL when the query failed; then the connection is a new one. */
+extern PGresult *query(PGconn **conn, const char *name, const char *sql);
+
+/* watch.c, until "watch_over" */
+extern void *run_sampler(void *unused);
+extern void *run_auditor(void *unused);
 
 /* session.c: one client, until "over" */
 extern void *run_session(void *number);

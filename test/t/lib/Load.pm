@@ -44,24 +44,26 @@ our @EXPORT = qw(
 
 =over
 
-=item start_tool($node, $name, @arguments)
+=item start_tool($where, $name, @arguments)
 
-Starts a program on database "postgres"; the connection string becomes the
-last argument.  Returns a hash with run (an IPC::Run), output and errors, which
-grow as the program writes.
+Starts a program on database "postgres" of a node, or on a connection string,
+which becomes the last argument.  Returns a hash with run (an IPC::Run), output
+and errors, which grow as the program writes.
 
 =cut
 
 sub start_tool
 {
-	my ($node, $name, @arguments) = @_;
+	my ($where, $name, @arguments) = @_;
+	my $conninfo = ref $where ? $where->connstr('postgres') : $where;
 	my $dir = $ENV{KEYRIGHT_TOOLS}
 	  or BAIL_OUT('KEYRIGHT_TOOLS is not set: run "make test"');
 	my $tool = { output => '', errors => '' };
+	local $ENV{PGCONNECT_TIMEOUT} = 60;
 	$tool->{run} = IPC::Run::start(
-		[ "$dir/$name", @arguments, $node->connstr('postgres') ],
+		[ "$dir/$name", @arguments, $conninfo ],
 		'<', \undef, '>', \$tool->{output}, '2>', \$tool->{errors},
-		IPC::Run::timeout(4 * $PostgreSQL::Test::Utils::timeout_default));
+		IPC::Run::timeout(2 * $PostgreSQL::Test::Utils::timeout_default));
 	return $tool;
 }
 
@@ -104,7 +106,7 @@ How long a storm lasts: KEYRIGHT_STORM_SECONDS, if that is set.
 =item run_storm($node, @options), start_storm, finish_storm($storm)
 
 A run of test/tools/storm; returns what it printed as a hash, by name, and
-under "status" its exit status, under "told" the lines about what was wrong.
+under "status" its wait status, under "told" the lines about what was wrong.
 
 =cut
 
@@ -126,7 +128,8 @@ sub finish_storm
 	$storm->{run}->finish;
 	note $storm->{output};
 	my %seen = $storm->{output} =~ /^(\w+) (-?\d+)$/mg;
-	$seen{status} = $storm->{run}->result(0);
+	# a signal is no good end either
+	$seen{status} = $storm->{run}->full_result(0);
 	$seen{told} = join "\n",
 	  ($storm->{output} =~ /^((?:violation|error): .*)$/mg),
 	  $storm->{errors};

@@ -1,0 +1,173 @@
+/*
+ * main.c
+ *		The command "keyright": finds the command within it, and helps.
+ */
+#include "cli.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Command
+{
+	const char *name;
+	int			(*function) (int argc, char **argv);
+	const char *help;
+} Command;
+
+#define CONNECTION_HELP \
+"  --dsn CONNINFO    where the server is: a libpq connection string or URI;\n" \
+"                    otherwise PGHOST, PGUSER ... as for psql\n"
+
+static const Command commands[] = {
+	{"run", cmd_run,
+"usage: keyright run --license ID --jwks FILE [option ...] [--] COMMAND ...\n"
+"\n"
+"Holds a seat of a license while COMMAND runs.  Signals are passed on, and\n"
+"the exit status is COMMAND's.\n"
+"\n"
+"  --license ID      the license\n"
+"  --jwks FILE       the server's public keys, as \"keyright jwks\" prints them\n"
+"  --holder TEXT     who holds the seat, for people to read (user@host)\n"
+"  --ttl LENGTH      length of the lease (the license's own)\n"
+"  --wait LENGTH     how long to wait for a seat or the server, or \"forever\"\n"
+"                    (0: ask once)\n"
+"  --state FILE      remembers the seat, so that a crash does not lock out\n"
+"  --on-lost ACTION  when the seat is lost for good: stop (COMMAND) or warn\n"
+"                    (stop)\n"
+"  --grace LENGTH    from SIGTERM to SIGKILL, when COMMAND is stopped (10s)\n"
+"  --regain LENGTH   how long COMMAND goes on while a lost seat is asked for\n"
+"                    again (10s)\n"
+CONNECTION_HELP
+"  -v, --verbose     tell every change of the seat's state\n"
+"\n"
+"A LENGTH is a number with ms, s, m, h or d; without, it is of seconds.\n"
+"Exit status: 75 no seat is free, 69 no server, 77 refused, 76 not signed,\n"
+"78 wrong settings, 70 internal, 64 wrong use, 126 and 127 COMMAND cannot be\n"
+"run, else COMMAND's own (128 + n when signal n ended it).\n"},
+
+	{"status", cmd_status,
+"usage: keyright status [--license ID] [--json] [--watch [LENGTH]]\n"
+"\n"
+"Shows how full each license is, and who holds a seat.  The role needs the\n"
+"level \"monitor\" of keyright_grant().\n"
+"\n"
+"  --license ID      only this license\n"
+"  --json            one line of JSON: at, pools, holders\n"
+"  --watch [LENGTH]  again and again, every 2 s or LENGTH\n"
+CONNECTION_HELP},
+
+	{"verify", cmd_verify,
+"usage: keyright verify FILE|- --jwks FILE [--json]\n"
+"\n"
+"Checks a token against public keys, without a server.\n"
+"\n"
+"  --jwks FILE       the public keys, as \"keyright jwks\" prints them\n"
+"  --json            one line of JSON\n"
+"\n"
+"Exit status: 0 valid, 3 expired, 4 malformed, 5 unknown key, 6 bad\n"
+"signature, 64 wrong use, 66 no such file, 78 the keys cannot be read.\n"},
+
+	{"keygen", cmd_keygen,
+"usage: keyright keygen [--public] [--x] [FILE]\n"
+"\n"
+"Makes a signing key for keyright.signing_key_file and prints its public half\n"
+"as a JWK Set.  FILE (keyright.key) gets mode 0600; one that is there already\n"
+"is never overwritten.\n"
+"\n"
+"  --public          make nothing: print the public half of FILE\n"
+"  --x               print only the \"x\", as keyright.retired_keys wants it\n"},
+
+	{"jwks", cmd_jwks,
+"usage: keyright jwks [--dsn CONNINFO]\n"
+"\n"
+"Prints the server's public keys, for --jwks.\n"
+"\n"
+CONNECTION_HELP}
+};
+
+static const char general_help[] =
+"usage: keyright COMMAND [option ...]\n"
+"\n"
+"  run      hold a seat of a license while a program runs\n"
+"  status   how full the licenses are, and who holds a seat\n"
+"  verify   check a token, without a server\n"
+"  keygen   make a signing key\n"
+"  jwks     print the server's public keys\n"
+"\n"
+"\"keyright COMMAND --help\" says more, and so does keyright(1).\n";
+
+static const Command *
+find(const char *name)
+{
+	for (size_t i = 0; i < COUNT(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+int
+help(const char *command)
+{
+	fputs(find(command)->help, stdout);
+	return finish_output();
+}
+
+int
+usage(const char *command)
+{
+	fprintf(stderr, "Try \"keyright %s --help\".\n", command);
+	return EX_USAGE;
+}
+
+static int
+general(const char *word)
+{
+	if (strcmp(word, "--version") == 0)
+		printf("keyright %s\n", keyright_version());
+	else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+			 strcmp(word, "help") == 0)
+		fputs(general_help, stdout);
+	else
+	{
+		complain("\"%s\" is no command of keyright", word);
+		fputs(general_help, stderr);
+		return EX_USAGE;
+	}
+	return finish_output();
+}
+
+/* What we open must not take the place of standard error and the like. */
+static void
+fill_standard_files(void)
+{
+	int			fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+int
+main(int argc, char **argv)
+{
+	const Command *command;
+
+	fill_standard_files();
+	setlocale(LC_CTYPE, "");
+	setlocale(LC_MESSAGES, "");
+	if (argc < 2)
+	{
+		fputs(general_help, stderr);
+		return EX_USAGE;
+	}
+	command = find(argv[1]);
+	if (command == NULL)
+		return general(argv[1]);
+	/* getopt() names argv[0] in its messages. */
+	argv[1] = argv[0];
+	return command->function(argc - 1, argv + 1);
+}

@@ -1,0 +1,312 @@
+/*
+ * run.c
+ *		keyright run: holds a seat while a command runs.
+ *
+ * The order matters.  First the guard (guard.c), from a process that is still
+ * clean; then the seat; then the command.  In the end the command first, then
+ * the seat: nobody else gets it while the command may still be at work.
+ *
+ * All signals that a command may want are blocked here and read as they
+ * come, so nothing is ever done inside of a signal handler.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Giving back is a courtesy: the seat comes back by itself as well. */
+#define RELEASE_LIMIT_MS	3000
+
+/* ----- options ----- */
+
+enum
+{
+	OPT_LICENSE = 256, OPT_JWKS, OPT_HOLDER, OPT_TTL, OPT_WAIT, OPT_STATE,
+	OPT_ON_LOST, OPT_GRACE, OPT_REGAIN, OPT_DSN
+};
+
+static const struct option long_options[] = {
+	{"license", required_argument, NULL, OPT_LICENSE},
+	{"jwks", required_argument, NULL, OPT_JWKS},
+	{"holder", required_argument, NULL, OPT_HOLDER},
+	{"ttl", required_argument, NULL, OPT_TTL},
+	{"wait", required_argument, NULL, OPT_WAIT},
+	{"state", required_argument, NULL, OPT_STATE},
+	{"on-lost", required_argument, NULL, OPT_ON_LOST},
+	{"grace", required_argument, NULL, OPT_GRACE},
+	{"regain", required_argument, NULL, OPT_REGAIN},
+	{"dsn", required_argument, NULL, OPT_DSN},
+	{"verbose", no_argument, NULL, 'v'},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0}
+};
+
+static bool
+on_lost_option(Run *run, const char *text)
+{
+	run->guard_policy.stop_on_loss = strcmp(text, "stop") == 0;
+	if (run->guard_policy.stop_on_loss || strcmp(text, "warn") == 0)
+		return true;
+	complain("--on-lost: \"%s\" is neither stop nor warn", text);
+	return false;
+}
+
+static bool
+wait_option(Run *run, const char *text)
+{
+	if (strcmp(text, "forever") != 0)
+		return duration_option("wait", text, &run->options.wait_ms);
+	run->options.wait_ms = -1;
+	return true;
+}
+
+/* 0: go on; else what to exit with, or -1 for 0. */
+static int
+read_option(Run *run, int option)
+{
+	bool		ok = true;
+
+	switch (option)
+	{
+		case OPT_LICENSE:
+			run->options.license = optarg;
+			break;
+		case OPT_JWKS:
+			run->jwks_file = optarg;
+			break;
+		case OPT_HOLDER:
+			run->options.holder = optarg;
+			break;
+		case OPT_TTL:
+			ok = duration_option("ttl", optarg, &run->options.ttl_ms);
+			break;
+		case OPT_WAIT:
+			ok = wait_option(run, optarg);
+			break;
+		case OPT_STATE:
+			run->options.state_file = optarg;
+			break;
+		case OPT_ON_LOST:
+			ok = on_lost_option(run, optarg);
+			break;
+		case OPT_GRACE:
+			ok = duration_option("grace", optarg,
+								 &run->guard_policy.grace_ms);
+			break;
+		case OPT_REGAIN:
+			ok = duration_option("regain", optarg,
+								 &run->guard_policy.regain_ms);
+			break;
+		case OPT_DSN:
+			run->options.conninfo = optarg;
+			break;
+		case 'v':
+			run->verbose = true;
+			break;
+		case 'h':
+			help("run");
+			return -1;
+		default:
+			return usage("run");
+	}
+	return ok ? 0 : EX_USAGE;
+}
+
+/* The first word that is no option begins the command. */
+static int
+read_options(Run *run, int argc, char **argv)
+{
+	int			option;
+	int			status;
+
+	while ((option = getopt_long(argc, argv, "+hv", long_options,
+								 NULL)) != -1)
+		if ((status = read_option(run, option)) != 0)
+			return status;
+	run->guard_policy.command = argv + optind;
+	if (run->options.license == NULL)
+		complain("--license is missing");
+	else if (run->jwks_file == NULL)
+		complain("--jwks is missing: a file with the server's public keys, "
+				 "as \"keyright jwks\" prints them");
+	else if (optind == argc)
+		complain("there is no command to run");
+	else
+		return 0;
+	return usage("run");
+}
+
+/* ----- signals ----- */
+
+/*
+ * Not those that speak of a fault of our own, nor those by which a terminal
+ * stops us, nor what we were told to ignore (by nohup, say).
+ */
+static bool
+is_passed_on(int n)
+{
+	static const int ours[] = {
+		SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP,
+		SIGSYS, SIGCHLD, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU, SIGXCPU,
+		SIGXFSZ, SIGPROF, SIGVTALRM
+	};
+	struct sigaction action;
+
+	for (size_t i = 0; i < COUNT(ours); i++)
+		if (n == ours[i])
+			return false;
+	return sigaction(n, NULL, &action) == 0 &&
+		action.sa_handler != SIG_IGN;
+}
+
+static bool
+take_signals(Run *run)
+{
+	sigemptyset(&run->passed_on);
+	for (int n = 1; n < NSIG; n++)
+		if (is_passed_on(n))
+			sigaddset(&run->passed_on, n);
+	sigprocmask(SIG_BLOCK, &run->passed_on, &run->original);
+	run->guard_policy.passed_on = &run->passed_on;
+	run->guard_policy.original = &run->original;
+	/* Who ignores it (as our caller may) is told of no child's end. */
+	signal(SIGCHLD, SIG_DFL);
+	/* A reader of our messages that is gone must not end the command. */
+	run->guard_policy.on_pipe = signal(SIGPIPE, SIG_IGN);
+	run->signal_fd = signalfd(-1, &run->passed_on,
+							  SFD_CLOEXEC | SFD_NONBLOCK);
+	run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (run->signal_fd >= 0 && run->wake_fd >= 0)
+		return true;
+	complain("could not prepare: %s", strerror(errno));
+	return false;
+}
+
+int
+run_next_signal(Run *run)
+{
+	struct signalfd_siginfo info;
+
+	if (read(run->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return 0;
+	return (int) info.ssi_signo;
+}
+
+void
+run_wake(Run *run)
+{
+	uint64_t	one = 1;
+	ssize_t		n = write(run->wake_fd, &one, sizeof(one));
+
+	(void) n;
+}
+
+/* Until something happened: a signal, an event, news of the guard. */
+void
+run_pause(Run *run, int timeout_ms)
+{
+	struct pollfd fds[3] = {
+		{.fd = run->signal_fd, .events = POLLIN},
+		{.fd = run->wake_fd, .events = POLLIN},
+		{.fd = run->guard.socket, .events = POLLIN}
+	};
+	uint64_t	count;
+	ssize_t		n;
+
+	poll(fds, COUNT(fds), timeout_ms);
+	n = read(run->wake_fd, &count, sizeof(count));
+	(void) n;
+}
+
+/* ----- the seat ----- */
+
+/* In the library's thread. */
+static void
+on_event(void *arg, const KeyrightEvent *event)
+{
+	Run		   *run = arg;
+
+	if (run->verbose)
+		complain("%s%s%s", keyright_state_name(event->state),
+				 event->error.kind != KEYRIGHT_OK ? ": " : "",
+				 event->error.message);
+	run_wake(run);
+}
+
+static int
+open_seat(Run *run)
+{
+	KeyrightError error;
+
+	run->options.on_event = on_event;
+	run->options.event_arg = run;
+	run->options.release_limit_ms = RELEASE_LIMIT_MS;
+	if (keyright_open(&run->seat, &run->options, &error) == KEYRIGHT_OK)
+		return EX_OK;
+	complain_of(&error, "");
+	return exit_status_of(error.kind);
+}
+
+static void
+give_back(Run *run)
+{
+	KeyrightError error;
+
+	if (keyright_checkin(run->seat, &error) != KEYRIGHT_OK &&
+		(run->verbose || isatty(STDERR_FILENO)))
+		complain_of(&error, "The seat will be free when its lease is over.");
+	keyright_close(run->seat);
+}
+
+/* ----- in order ----- */
+
+static int
+run_all(Run *run)
+{
+	int			status;
+
+	if (!take_signals(run) || !guard_open(&run->guard, &run->guard_policy))
+		return EX_SOFTWARE;
+	status = open_seat(run);
+	if (status != EX_OK)
+		return status;
+	status = run_check_out(run);
+	if (status == EX_OK)
+		status = run_command(run);
+	give_back(run);
+	return status;
+}
+
+int
+cmd_run(int argc, char **argv)
+{
+	Run			run = {
+		.guard_policy = {
+			.stop_on_loss = true,
+			.grace_ms = 10000,
+			.regain_ms = 10000
+		}
+	};
+	size_t		size;
+	char	   *jwks;
+	int			status;
+
+	keyright_options_init(&run.options);
+	status = read_options(&run, argc, argv);
+	if (status != 0)
+		return status < 0 ? EX_OK : status;
+	jwks = read_file(run.jwks_file, &size);
+	if (jwks == NULL)
+		return EX_CONFIG;
+	run.options.jwks = jwks;
+	status = run_all(&run);
+	free(jwks);
+	return status;
+}

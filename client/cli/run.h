@@ -1,0 +1,44 @@
+/*
+ * run.h
+ *		What the files of "keyright run" share.
+ */
+#ifndef KEYRIGHT_RUN_H
+#define KEYRIGHT_RUN_H
+
+#include "cli.h"
+
+typedef struct Run
+{
+	KeyrightOptions options;
+	const char *jwks_file;
+	bool		verbose;
+	GuardPolicy guard_policy;
+
+	sigset_t	passed_on;		/* blocked, and read from signal_fd */
+	sigset_t	original;
+	int			signal_fd;
+	int			wake_fd;		/* an eventfd: something happened */
+
+	Guard		guard;
+	Keyright   *seat;
+} Run;
+
+/* ----- run.c ----- */
+
+/* A signal that came; 0: none. */
+extern int	run_next_signal(Run *run);
+
+extern void run_wake(Run *run);
+extern void run_pause(Run *run, int timeout_ms);
+
+/* ----- run_check_out.c ----- */
+
+/* EX_OK: a seat is held; else what to exit with, after a complaint. */
+extern int	run_check_out(Run *run);
+
+/* ----- run_command.c ----- */
+
+/* Runs the command with the seat that is held; what to exit with. */
+extern int	run_command(Run *run);
+
+#endif							/* KEYRIGHT_RUN_H */

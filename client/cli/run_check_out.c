@@ -1,0 +1,197 @@
+/*
+ * run_check_out.c
+ *		keyright run: getting a seat, and what is seen while waiting for it.
+ *
+ * keyright_checkout() waits in a thread of its own, so that signals and the
+ * line on the terminal are served meanwhile.
+ */
+#include "run.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct Asking
+{
+	Run		   *run;
+	KeyrightError error;
+	atomic_bool done;
+	bool		terminal;
+	bool		line_shown;
+	int64_t		give_up_at;		/* on the boot clock; 0: never */
+} Asking;
+
+static void *
+ask(void *arg)
+{
+	Asking	   *asking = arg;
+
+	keyright_checkout(asking->run->seat, &asking->error);
+	atomic_store(&asking->done, true);
+	run_wake(asking->run);
+	return NULL;
+}
+
+static bool
+start_asking(Asking *asking, pthread_t *thread)
+{
+	sigset_t	all;
+	sigset_t	before;
+	int			result;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	result = pthread_create(thread, NULL, ask, asking);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return result == 0;
+}
+
+/* ----- the line ----- */
+
+static void
+hide_line(Asking *asking)
+{
+	if (asking->line_shown)
+		fputs("\r\033[K", stderr);
+	asking->line_shown = false;
+}
+
+/* A line that wraps could not be taken back. */
+static void
+fit_terminal(char *line)
+{
+	struct winsize size;
+	size_t		room = 79;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+		room = size.ws_col - 1;
+	if (strlen(line) <= room)
+		return;
+	/* Not amid a character. */
+	while (room > 0 && ((unsigned char) line[room] & 0xc0) == 0x80)
+		room--;
+	line[room] = '\0';
+}
+
+static void
+make_line(char *line, size_t room, const Asking *asking,
+		  const KeyrightInfo *info)
+{
+	int64_t		left = asking->give_up_at - boot_clock();
+	char		when[DURATION_SIZE];
+	size_t		used;
+
+	if (info->error.kind != KEYRIGHT_ERR_NO_SEATS)
+		snprintf(line, room, "keyright: %s Trying on", info->error.message);
+	else if (info->free_in_ns < 0)
+		snprintf(line, room, "keyright: waiting for a seat of \"%s\"",
+				 asking->run->options.license);
+	else
+	{
+		print_duration(when, (info->free_in_ns + SECOND_NS - 1) / SECOND_NS);
+		snprintf(line, room, "keyright: waiting for a seat of \"%s\", "
+				 "maybe in %s", asking->run->options.license, when);
+	}
+	if (asking->give_up_at > 0)
+	{
+		used = strlen(line);
+		print_duration(when, left > 0 ? left / SECOND_NS : 0);
+		snprintf(line + used, room - used, "; giving up in %s", when);
+	}
+	fit_terminal(line);
+}
+
+/* Shown only when there is something to wait for. */
+static void
+show_line(Asking *asking)
+{
+	KeyrightInfo info = {.size = sizeof(info)};
+	char		line[1024];
+
+	if (!asking->terminal || atomic_load(&asking->done) ||
+		keyright_info(asking->run->seat, &info) != KEYRIGHT_OK ||
+		info.error.kind == KEYRIGHT_OK)
+		return;
+	make_line(line, sizeof(line), asking, &info);
+	fprintf(stderr, "\r\033[K%s", line);
+	asking->line_shown = true;
+}
+
+/* ----- the end ----- */
+
+/* "One can be free in 42 s, at 14:03:10." */
+static void
+no_seat(Run *run, const KeyrightError *error)
+{
+	KeyrightInfo info = {.size = sizeof(info)};
+	char		when[DURATION_SIZE];
+	char		at[64];
+	char		more[192] = "";
+	time_t		then;
+	struct tm	local;
+
+	if (error->kind == KEYRIGHT_ERR_NO_SEATS &&
+		keyright_info(run->seat, &info) == KEYRIGHT_OK &&
+		info.free_in_ns >= 0)
+	{
+		int64_t		seconds = (info.free_in_ns + SECOND_NS - 1) / SECOND_NS;
+
+		then = time(NULL) + seconds;
+		localtime_r(&then, &local);
+		strftime(at, sizeof(at), seconds < 43200 ? "%H:%M:%S" :
+				 "%Y-%m-%d %H:%M", &local);
+		print_duration(when, seconds);
+		snprintf(more, sizeof(more), "One can be free in %s, at %s.",
+				 when, at);
+	}
+	complain_of(error, more);
+}
+
+/* Those that merely tell something do not end the waiting. */
+static bool
+ends_waiting(int n)
+{
+	return n != SIGWINCH && n != SIGCONT && n != SIGURG;
+}
+
+int
+run_check_out(Run *run)
+{
+	Asking		asking = {
+		.run = run,
+		.terminal = isatty(STDERR_FILENO),
+		.give_up_at = run->options.wait_ms < 0 ? 0 :
+		boot_clock() + run->options.wait_ms * MS_NS
+	};
+	pthread_t	thread;
+	int			came = 0;
+	int			n;
+
+	if (!start_asking(&asking, &thread))
+	{
+		complain("could not start a thread");
+		return EX_SOFTWARE;
+	}
+	while (!atomic_load(&asking.done))
+	{
+		run_pause(run, asking.terminal ? 1000 : -1);
+		while ((n = run_next_signal(run)) != 0)
+			if (came == 0 && ends_waiting(n))
+			{
+				came = n;
+				keyright_interrupt(run->seat);
+			}
+		show_line(&asking);
+	}
+	pthread_join(thread, NULL);
+	hide_line(&asking);
+	if (came != 0)
+		return EXIT_SIGNAL(came);
+	if (asking.error.kind == KEYRIGHT_OK)
+		return EX_OK;
+	no_seat(run, &asking.error);
+	return exit_status_of(asking.error.kind);
+}

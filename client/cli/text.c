@@ -1,0 +1,232 @@
+/*
+ * text.c
+ *		What the commands share: messages, lengths of time, files, statuses.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* No file that is read here is anywhere near that. */
+#define FILE_MAX			(1024 * 1024)
+
+void
+complain(const char *format, ...)
+{
+	char		line[2048];
+	va_list		args;
+	int			size;
+
+	va_start(args, format);
+	size = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	if (size < 0)
+		return;
+	while (size > 0 && (size_t) size < sizeof(line) &&
+		   line[size - 1] == '\n')
+		line[--size] = '\0';
+	fprintf(stderr, "keyright: %s\n", line);
+}
+
+void
+complain_of(const KeyrightError *error, const char *more)
+{
+	char		detail[sizeof(error->detail)];
+	size_t		size = strlen(error->detail);
+
+	memcpy(detail, error->detail, size + 1);
+	while (size > 0 && detail[size - 1] == '\n')
+		detail[--size] = '\0';
+	complain("%s%s%s%s%s%s", error->message, more[0] ? " " : "", more,
+			 size > 0 ? " (" : "", detail, size > 0 ? ")" : "");
+}
+
+bool
+parse_duration(const char *text, int64_t *ms)
+{
+	static const struct
+	{
+		const char *unit;
+		int64_t		ms;
+	}			units[] = {
+		{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000},
+		{"h", 3600000}, {"d", 86400000}
+	};
+	char	   *end;
+	long long	number;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	number = strtoll(text, &end, 10);
+	if (errno != 0 || number > INT64_MAX / 86400000)
+		return false;
+	for (size_t i = 0; i < COUNT(units); i++)
+		if (strcmp(end, units[i].unit) == 0)
+		{
+			*ms = number * units[i].ms;
+			return true;
+		}
+	return false;
+}
+
+bool
+duration_option(const char *name, const char *text, int64_t *ms)
+{
+	if (parse_duration(text, ms))
+		return true;
+	complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, 2h",
+			 name, text);
+	return false;
+}
+
+void
+print_duration(char text[DURATION_SIZE], int64_t seconds)
+{
+	static const struct
+	{
+		int64_t		seconds;
+		int64_t		part;
+		const char *names[2];
+	}			units[] = {
+		{86400, 3600, {"d", "h"}},
+		{3600, 60, {"h", "min"}},
+		{60, 1, {"min", "s"}}
+	};
+
+	for (size_t i = 0; i < COUNT(units); i++)
+	{
+		long long	whole = seconds / units[i].seconds;
+		long long	rest = seconds % units[i].seconds / units[i].part;
+
+		if (whole > 0 && rest > 0)
+			snprintf(text, DURATION_SIZE, "%lld %s %lld %s", whole,
+					 units[i].names[0], rest, units[i].names[1]);
+		else if (whole > 0)
+			snprintf(text, DURATION_SIZE, "%lld %s", whole,
+					 units[i].names[0]);
+		if (whole > 0)
+			return;
+	}
+	snprintf(text, DURATION_SIZE, "%lld s", (long long) seconds);
+}
+
+static char *
+read_stream(FILE *from, const char *path, size_t *size)
+{
+	char	   *text = malloc(FILE_MAX + 1);
+
+	if (text == NULL)
+	{
+		complain("out of memory");
+		return NULL;
+	}
+	*size = fread(text, 1, FILE_MAX + 1, from);
+	if (ferror(from))
+		complain("could not read \"%s\": %s", path, strerror(errno));
+	else if (*size > FILE_MAX)
+		complain("\"%s\" is too long", path);
+	else
+	{
+		text[*size] = '\0';
+		return text;
+	}
+	free(text);
+	return NULL;
+}
+
+char *
+read_file(const char *path, size_t *size)
+{
+	FILE	   *from;
+	char	   *text;
+
+	if (strcmp(path, "-") == 0)
+		return read_stream(stdin, "standard input", size);
+	from = fopen(path, "re");
+	if (from == NULL)
+	{
+		complain("could not open \"%s\": %s", path, strerror(errno));
+		return NULL;
+	}
+	text = read_stream(from, path, size);
+	fclose(from);
+	return text;
+}
+
+/*
+ * Why there is no seat, in classes that a script can act on: later (75), when
+ * the server is there (69), after a look at who one is (77), at the settings
+ * (78) or at who answers (76).
+ */
+int
+exit_status_of(KeyrightErrorKind kind)
+{
+	switch (kind)
+	{
+		case KEYRIGHT_OK:
+			return EX_OK;
+		case KEYRIGHT_ERR_NO_SEATS:
+		case KEYRIGHT_ERR_EXPIRED:
+		case KEYRIGHT_ERR_UNKNOWN_SEAT:
+			return EX_TEMPFAIL;
+		case KEYRIGHT_ERR_UNREACHABLE:
+		case KEYRIGHT_ERR_BUSY:
+		case KEYRIGHT_ERR_LAPSED:
+		case KEYRIGHT_ERR_CLOCK:
+			return EX_UNAVAILABLE;
+		case KEYRIGHT_ERR_REVOKED:
+		case KEYRIGHT_ERR_LICENSE:
+		case KEYRIGHT_ERR_LOGIN:
+		case KEYRIGHT_ERR_REFUSED:
+			return EX_NOPERM;
+		case KEYRIGHT_ERR_TOKEN:
+		case KEYRIGHT_ERR_NO_KEY:
+			return EX_PROTOCOL;
+		case KEYRIGHT_ERR_OPTIONS:
+		case KEYRIGHT_ERR_STATE_FILE:
+			return EX_CONFIG;
+		default:
+			return EX_SOFTWARE;
+	}
+}
+
+void
+print_json_text(FILE *to, const char *text)
+{
+	putc('"', to);
+	for (; *text != '\0'; text++)
+	{
+		unsigned char c = (unsigned char) *text;
+
+		if (c == '"' || c == '\\')
+			fprintf(to, "\\%c", c);
+		else if (c < 0x20 || c == 0x7f)
+			fprintf(to, "\\u%04x", c);
+		else
+			putc(c, to);
+	}
+	putc('"', to);
+}
+
+int
+finish_output(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return EX_OK;
+	complain("could not write to standard output: %s", strerror(errno));
+	return EX_IOERR;
+}
+
+int64_t
+boot_clock(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return now.tv_sec * SECOND_NS + now.tv_nsec;
+}

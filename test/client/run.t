@@ -1,0 +1,250 @@
+# The promise: a program under "keyright run" behaves as without it, but for
+# having a seat: input, output, exit status and signals are its own.  Without a
+# seat it is not started, and status and sentence say why.
+#
+# How: real programs against a real server; each refusal is brought about
+# once.  The waits are for what the programs write and the views show.
+
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Cli;
+use IO::Pty;
+use IPC::Run ();
+use Test::More;
+
+my $live = "SELECT live FROM keyright.pools WHERE license_id =";
+my ($status, $out, $err);
+
+($status, $out, $err) = keyright('jwks');
+is($status, 0, 'the public keys can be had');
+rename file_of($out), $jwks or die;
+
+add_license('acme', 20, 60);
+add_license('one', 1, 8);
+add_license('none', 0, 60);
+
+########################################################################
+# Input, output, exit status
+
+my $program = run_seat({ in => "the input\n" },
+	'acme', '--', 'sh', '-c', 'cat; echo to stderr >&2; exit 42');
+is(ends($program), 42, "the command's exit status is passed on");
+is($program->{out}->(), "the input\n", '... input and output are its own');
+is($program->{err}->(), "to stderr\n", '... and nothing is added');
+is(ends(run_seat({}, 'acme', 'true')), 0, 'no "--" is needed');
+is(ends(run_seat({}, 'acme', '--', 'sh', '-c', 'kill -KILL $$')),
+	128 + 9, 'a command that a signal ended: 128 + its number');
+is(ends(run_seat({}, 'acme', '--', "$dir/missing")),
+	127, 'a command that does not exist: 127');
+is(ends(run_seat({}, 'acme', '--', $jwks)),
+	126, 'a command that cannot be executed: 126');
+# A caller that cares for no child, or closed all that it could.
+is(ends(run_seat({ ignore => 'CHLD' }, 'acme', '--', 'sh', '-c', 'exit 42')),
+	42, 'the exit status is passed on where SIGCHLD is ignored');
+is(ends(start({}, 'sh', '-c', 'exec "$@" <&- >&- 2>&-', 'sh',
+		$ENV{KEYRIGHT}, 'run', '-v', '--license', 'acme', '--jwks', $jwks,
+		'--', 'sh', '-c', 'exit 42')),
+	42, '... and where input, output and errors are closed');
+is(sql("$live 'acme'"), 0, 'all seats were given back');
+
+$program = run_seat({ in => '' },
+	'acme', '--holder', 'zoe', '--ttl', '10m', '--',
+	'sh', '-c', 'until [ -e "$0" ]; do sleep 0.1; done', "$dir/go");
+eventually('a seat is held while the command runs',
+	sub { sql("$live 'acme'") == 1 });
+is(sql("SELECT holder, expires_at - since > '9 min'
+		FROM keyright.holders WHERE license_id = 'acme'"),
+	'zoe|t', '... with the holder and the length that were asked for');
+open my $go, '>', "$dir/go" or die;
+close $go;
+is(ends($program), 0, '... which ends well');
+is(sql("$live 'acme'"), 0, '... and gives it back');
+my $me = getpwuid($<) . '@' . (POSIX::uname())[1];
+$program = run_seat({}, 'acme', '--', 'psql', '-XAtc',
+	"SELECT holder FROM keyright.holders WHERE license_id = 'acme'");
+ends($program);
+is($program->{out}->(), "$me\n", 'without --holder it is user@host');
+
+########################################################################
+# Signals.  The command tells each that it gets; END is the last that is sent.
+
+my @names = qw(HUP INT QUIT USR1 USR2 ALRM TERM CONT WINCH);
+my $listener = q(
+	$| = 1;
+	for my $n (qw(HUP INT QUIT USR1 USR2 ALRM TERM CONT WINCH)) {
+		$SIG{$n} = sub { print "$n\n"; };
+	}
+	print "ready\n";
+	until (-e $ARGV[0]) { select(undef, undef, undef, 0.05); }
+);
+
+sub listen_for_signals
+{
+	my ($options, $end) = @_;
+	my $command = run_seat($options, 'acme', '--', $^X, '-e', $listener, $end);
+	eventually('the command runs', sub { $command->{out}->() =~ /ready/ });
+	return $command;
+}
+
+my $end = "$dir/end1";
+$program = listen_for_signals({}, $end);
+for my $name (@names)
+{
+	kill $name, $program->{pid};
+	eventually("SIG$name is passed on",
+		sub { $program->{out}->() =~ /^\Q$name\E$/m });
+}
+open $go, '>', $end or die;
+close $go;
+is(ends($program), 0, '... and ended nobody');
+is($program->{out}->(), join("\n", 'ready', @names) . "\n",
+	'... each once');
+
+# Control-C sends to the whole group; so do supervisors.  keyright is held up,
+# lest the two copies become one before the command looks.
+$end = "$dir/end2";
+$program = listen_for_signals({ group => 1 }, $end);
+kill 'STOP', $program->{pid};
+eventually('keyright is held up',
+	sub { slurp("/proc/$program->{pid}/stat") =~ /\) T/ });
+kill '-INT', $program->{pid};
+eventually('a signal to the whole group arrives',
+	sub { $program->{out}->() =~ /^INT$/m });
+kill 'CONT', $program->{pid};
+kill 'USR1', $program->{pid};
+eventually('... another follows', sub { $program->{out}->() =~ /^USR1$/m });
+is(() = $program->{out}->() =~ /^INT$/mg, 1, '... the first came once');
+open $go, '>', $end or die;
+close $go;
+is(ends($program), 0, '... and ended nobody');
+
+# As under nohup.
+$end = "$dir/end3";
+$program = listen_for_signals({ ignore => 'HUP' }, $end);
+kill 'HUP', $program->{pid};
+kill 'USR1', $program->{pid};
+eventually('after an ignored signal comes the next',
+	sub { $program->{out}->() =~ /^USR1$/m });
+unlike($program->{out}->(), qr/HUP/, '... the ignored one is not passed on');
+open $go, '>', $end or die;
+close $go;
+ends($program);
+
+for my $name (qw(HUP INT QUIT TERM USR1))
+{
+	$program = run_seat({}, 'acme', '--', 'sh', '-c',
+		'echo ready; exec sleep 1000');
+	eventually('a command runs', sub { $program->{out}->() =~ /ready/ });
+	kill $name, $program->{pid};
+	is(ends($program), 128 + signal_of($name),
+		"... SIG$name ends it, and shows in the status");
+}
+
+########################################################################
+# No seat
+
+my $first = run_seat({}, 'one', '--', 'sh', '-c', 'echo ready; exec sleep 1000');
+eventually('the only seat is taken', sub { $first->{out}->() =~ /ready/ });
+$program = run_seat({}, 'one', '--', 'echo', 'started');
+is(ends($program), 75, 'no seat is free: 75');
+is($program->{out}->(), '', '... the command was not started');
+like(
+	$program->{err}->(),
+	qr/^keyright: All seats of license "one" are taken\. One can be free in \d+ s, at \d\d:\d\d:\d\d\.\n\z/,
+	'... and a sentence says when one can be free');
+
+$program = run_seat({}, 'none', '--wait', '500ms', '--', 'true');
+is(ends($program), 75, 'a license without seats: 75, when the wait is over');
+unlike($program->{err}->(), qr/can be free/, '... without a promise');
+unlike($program->{err}->(), qr/waiting/, '... no progress where no terminal is');
+
+# Waiting, on a terminal.
+my ($in, $screen) = ('', '');
+my $waiter = IPC::Run::start(
+	[ $ENV{KEYRIGHT}, 'run', '--license', 'one', '--jwks', $jwks,
+		'--wait', '10m', '--', 'echo', 'it', 'started' ],
+	'<pty<', \$in, '>pty>', \$screen);
+eventually('on a terminal a line tells of the waiting', sub {
+	$waiter->pump_nb;
+	$screen =~ /waiting for a seat of "one", maybe in \d+ s; giving up in \d/;
+});
+unlike($screen, qr/started/, '... the command is not started yet');
+kill 'TERM', $first->{pid};
+is(ends($first), 128 + 15, 'the first ends');
+# The one who waits asks when the lease that it knew of is over, at the latest.
+eventually('... and the second starts', sub {
+	$waiter->pump_nb;
+	$screen =~ /it started/;
+}, 120);
+like($screen, qr/\r\e\[Kit started/, '... the line is gone');
+$waiter->finish;
+is($waiter->result(0), 0, '... its status is passed on');
+
+# Signals while waiting.
+$program = run_seat({}, 'none', '--wait', 'forever', '-v', '--', 'true');
+eventually('one waits for ever', sub { $program->{err}->() =~ /taken/ });
+kill 'WINCH', $program->{pid};
+kill 'INT', $program->{pid};
+is(ends($program), 128 + 2, '... SIGINT ends that: 130');
+
+########################################################################
+# Other reasons
+
+sub refused_with
+{
+	my ($wanted, $pattern, $what, @arguments) = @_;
+	my ($status, $out, $err) =
+	  keyright('run', '--jwks', $jwks, @arguments, '--', 'echo', 'started');
+	is($status, $wanted, "$what: $wanted");
+	like($err, $pattern, '... and a sentence');
+	is($out, '', '... and no command');
+	return;
+}
+
+add_license('asleep', 1, 60);
+add_license('unsigned', 1, 60);
+sql("UPDATE keyright.license SET suspended = true
+	WHERE license_id = 'asleep'");
+sql("CREATE ROLE stranger LOGIN");
+my $other_jwks = file_of((keyright('keygen', "$dir/other.key"))[1]);
+
+refused_with(77, qr/does not know license "nosuch"/,
+	'unknown license', '--license', 'nosuch');
+refused_with(77, qr/"asleep" is suspended/,
+	'suspended license', '--license', 'asleep');
+refused_with(77, qr/may not ask/, 'a role without privilege',
+	'--license', 'acme', '--dsn', 'user=stranger');
+refused_with(77, qr/no such database/, 'no such database',
+	'--license', 'acme', '--dsn', 'dbname=nosuch');
+refused_with(69, qr/cannot be reached/, 'no server',
+	'--license', 'acme', '--dsn', "host=$dir");
+# That seat cannot be given back: its id is only in what is not believed.
+refused_with(76, qr/not signed/, "another server's keys",
+	'--license', 'unsigned', '--jwks', $other_jwks);
+refused_with(78, qr/option is not right/,
+	'no JWK Set', '--license', 'acme', '--jwks', file_of('nonsense'));
+refused_with(78, qr/could not open/, 'no file of keys',
+	'--license', 'acme', '--jwks', "$dir/missing");
+refused_with(78, qr/option is not right/, 'a connection string that is none',
+	'--license', 'acme', '--dsn', 'nonsense');
+refused_with(78, qr/option is not right/, 'a ttl that is too short',
+	'--license', 'acme', '--ttl', '10ms');
+refused_with(77, qr/refused/, 'a ttl that is longer than the license allows',
+	'--license', 'acme', '--ttl', '2h');
+refused_with(64, qr/no length of time/, 'a length that is none',
+	'--license', 'acme', '--wait', 'soon');
+refused_with(64, qr/neither stop nor warn/, 'an action that is none',
+	'--license', 'acme', '--on-lost', 'cry');
+refused_with(64, qr/unrecognized option/, 'an option that is none',
+	'--license', 'acme', '--nonsense');
+refused_with(64, qr/--license is missing/, 'no license');
+is((keyright('run', '--license', 'acme', '--', 'true'))[0],
+	64, 'no --jwks: 64');
+is((keyright('run', '--license', 'acme', '--jwks', $jwks))[0],
+	64, 'no command: 64');
+is(sql("$live 'acme'"), 0, 'nobody of all these left a seat behind');
+
+done_testing();

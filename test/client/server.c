@@ -1,0 +1,500 @@
+/*
+ * server.c
+ *		The library against a real server, over libpq: what was simulated
+ *		elsewhere is what PostgreSQL does.
+ *
+ * The server is that of the PG* variables, with keyright in its database.
+ * The argument is a folder to write to.  Everything waits for its condition.
+ */
+#include "client_test.h"
+
+#include <libpq-fe.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+int			tap_run;
+int			tap_failed;
+
+static PGconn *admin;
+static char jwks[KEYSET_TEXT_SIZE];
+
+/* ----- the administrator ----- */
+
+/* Runs a statement; its first value, or an empty text. */
+static const char *
+sql(const char *statement)
+{
+	static char value[KEYSET_TEXT_SIZE];
+	PGresult   *result = PQexec(admin, statement);
+	ExecStatusType status = PQresultStatus(result);
+
+	value[0] = '\0';
+	if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+	{
+		printf("Bail out! %s: %s", statement, PQerrorMessage(admin));
+		exit(2);
+	}
+	if (PQntuples(result) > 0)
+		snprintf(value, sizeof(value), "%s", PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return value;
+}
+
+static void
+connect_admin(void)
+{
+	admin = PQconnectdb("");
+	if (PQstatus(admin) != CONNECTION_OK)
+	{
+		printf("Bail out! %s", PQerrorMessage(admin));
+		exit(2);
+	}
+	strcpy(jwks, sql("SELECT keyright_jwks()"));
+}
+
+static int
+live(const char *license)
+{
+	char		query[256];
+
+	snprintf(query, sizeof(query), "SELECT live FROM keyright.pools"
+			 " WHERE license_id = '%s'", license);
+	return atoi(sql(query));
+}
+
+static void
+new_license(const char *license, int seats, int ttl)
+{
+	char		statement[256];
+
+	snprintf(statement, sizeof(statement), "INSERT INTO keyright.license"
+			 " (license_id, seat_count, ttl, skew, reap_grace)"
+			 " VALUES ('%s', %d, '%d s', '1 s', '3 s')",
+			 license, seats, ttl);
+	sql(statement);
+}
+
+/* ----- the application ----- */
+
+typedef struct App
+{
+	KeyrightOptions options;
+	Keyright   *seat;
+	pthread_mutex_t lock;
+	char		story[512];
+	KeyrightError last;
+} App;
+
+static void
+on_event(void *arg, const KeyrightEvent *event)
+{
+	App		   *app = arg;
+	size_t		used;
+
+	pthread_mutex_lock(&app->lock);
+	used = strlen(app->story);
+	snprintf(app->story + used, sizeof(app->story) - used, "%s%s",
+			 used > 0 ? " " : "", keyright_state_name(event->state));
+	app->last = event->error;
+	pthread_mutex_unlock(&app->lock);
+}
+
+static App *
+app_new(const char *license)
+{
+	App		   *app = calloc(1, sizeof(*app));
+
+	if (app == NULL)
+		abort();
+	pthread_mutex_init(&app->lock, NULL);
+	keyright_options_init(&app->options);
+	app->options.license = license;
+	app->options.holder = "zoe";
+	app->options.jwks = jwks;
+	app->options.on_event = on_event;
+	app->options.event_arg = app;
+	return app;
+}
+
+static KeyrightErrorKind
+app_checkout(App *app, KeyrightError *error)
+{
+	KeyrightErrorKind kind = keyright_open(&app->seat, &app->options, error);
+
+	if (kind == KEYRIGHT_OK)
+		kind = keyright_checkout(app->seat, error);
+	if (kind != KEYRIGHT_OK && error != NULL)
+		printf("# %s: %s (%s) %s\n", keyright_error_name(kind),
+			   error->message, error->sqlstate, error->detail);
+	return kind;
+}
+
+static bool
+told(App *app, const char *story)
+{
+	bool		same;
+
+	pthread_mutex_lock(&app->lock);
+	same = strcmp(app->story, story) == 0;
+	pthread_mutex_unlock(&app->lock);
+	return same;
+}
+
+static void
+app_free(App *app)
+{
+	keyright_close(app->seat);
+	pthread_mutex_destroy(&app->lock);
+	free(app);
+}
+
+static uint64_t
+beats(App *app)
+{
+	KeyrightInfo info = {.size = sizeof(info)};
+
+	keyright_info(app->seat, &info);
+	return info.beats;
+}
+
+/* ----- tests ----- */
+
+static void
+test_life(void)
+{
+	App		   *app = app_new("life");
+	char		token[KEYRIGHT_TOKEN_SIZE];
+	KeyrightClaims claims;
+
+	new_license("life", 1, 3);
+	ok(app_checkout(app, NULL) == KEYRIGHT_OK && live("life") == 1,
+	   "a seat is had");
+	ok(WAIT_FOR(beats(app) >= 8) && keyright_may_run(app->seat) > 0 &&
+	   live("life") == 1, "and kept for longer than its ttl");
+	keyright_token(app->seat, token);
+	ok(keyright_verify(token, strlen(token), jwks, strlen(jwks),
+					   KEYRIGHT_NOW, &claims, NULL) == KEYRIGHT_TOKEN_VALID &&
+	   strcmp(claims.license, "life") == 0, "its token verifies offline");
+	ok(keyright_checkin(app->seat, NULL) == KEYRIGHT_OK && live("life") == 0,
+	   "given back, nobody holds it");
+	ok(told(app, "waiting held released"), "three events");
+	app_free(app);
+}
+
+static void
+test_terminated(void)
+{
+	App		   *app = app_new("ended");
+	uint64_t	before;
+
+	new_license("ended", 1, 4);
+	app_checkout(app, NULL);
+	for (int i = 0; i < 3; i++)
+	{
+		before = beats(app);
+		sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+			" WHERE application_name = 'keyright'");
+		WAIT_FOR(beats(app) > before + 1);
+	}
+	ok(told(app, "waiting held") && live("ended") == 1,
+	   "a connection that ends between two beats is not even noticed");
+	app_free(app);
+}
+
+static void
+test_waiting(void)
+{
+	App		   *first = app_new("one");
+	App		   *second = app_new("one");
+	KeyrightError error;
+
+	new_license("one", 1, 3);
+	app_checkout(first, NULL);
+	ok(app_checkout(second, &error) == KEYRIGHT_ERR_NO_SEATS,
+	   "a second application has no seat");
+	app_free(second);
+	second = app_new("one");
+	second->options.wait_ms = 60000;
+	sql("SELECT count(*) FROM keyright_revoke_all('one')");
+	ok(WAIT_FOR(keyright_state(first->seat) == KEYRIGHT_REVOKED),
+	   "a revocation is told");
+	ok(keyright_may_run(first->seat) == 0, "and acts");
+	ok(app_checkout(second, NULL) == KEYRIGHT_OK && live("one") == 1,
+	   "then the second has it");
+	app_free(first);
+	ok(keyright_may_run(second->seat) > 0 && live("one") == 1,
+	   "the first takes nothing with it when it ends");
+	app_free(second);
+}
+
+/* What a crash leaves behind: a seat that nobody gives back. */
+static void
+crash_with_seat(const char *license, const char *state_file)
+{
+	pid_t		child;
+	int			status;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+	{
+		App		   *app = app_new(license);
+
+		app->options.state_file = state_file;
+		if (app_checkout(app, NULL) == KEYRIGHT_OK)
+			kill(getpid(), SIGKILL);
+		_exit(1);
+	}
+	waitpid(child, &status, 0);
+	ok(WIFSIGNALED(status), "an application crashes while it holds a seat");
+}
+
+static void
+test_crash(const char *folder)
+{
+	char		file[512];
+	App		   *app = app_new("crash");
+	KeyrightError error;
+
+	new_license("crash", 1, 4);
+	snprintf(file, sizeof(file), "%s/crash-state", folder);
+	crash_with_seat("crash", file);
+	app->options.state_file = file;
+	ok(app_checkout(app, &error) == KEYRIGHT_OK && live("crash") == 1,
+	   "with a state file it has its own seat again at once");
+	ok(access(file, F_OK) == 0, "the file is there while the seat is held");
+	app_free(app);
+	ok(live("crash") == 0 && access(file, F_OK) != 0,
+	   "and gone when it was given back");
+
+	crash_with_seat("crash", NULL);
+	app = app_new("crash");
+	ok(app_checkout(app, &error) == KEYRIGHT_ERR_NO_SEATS,
+	   "without one it is locked out");
+	app_free(app);
+	app = app_new("crash");
+	app->options.wait_ms = 60000;
+	ok(app_checkout(app, &error) == KEYRIGHT_OK,
+	   "until the lease has lapsed, if it waits");
+	app_free(app);
+}
+
+/* ----- errors, as PostgreSQL and libpq really tell them ----- */
+
+static void
+refused(const char *conninfo, const char *license, KeyrightErrorKind kind,
+		const char *sqlstate, const char *what)
+{
+	App		   *app = app_new(license);
+	KeyrightError error;
+
+	app->options.conninfo = conninfo;
+	ok(app_checkout(app, &error) == kind &&
+	   strcmp(error.sqlstate, sqlstate) == 0 && error.message[0] != '\0',
+	   "%s: %s", what, keyright_error_name(kind));
+	app_free(app);
+}
+
+static void
+test_errors(void)
+{
+	new_license("errors", 1, 60);
+	new_license("asleep", 1, 60);
+	sql("UPDATE keyright.license SET suspended = true"
+		" WHERE license_id = 'asleep'");
+	sql("CREATE ROLE nobody_special LOGIN");
+	sql("CREATE ROLE guest LOGIN CONNECTION LIMIT 0");
+	sql("CREATE DATABASE bare");
+	sql("CREATE ROLE reader LOGIN");
+	sql("SELECT keyright_grant('client', 'reader')");
+	sql("ALTER ROLE reader SET default_transaction_read_only = on");
+
+	refused(NULL, "nix", KEYRIGHT_ERR_LICENSE, "KR001", "unknown license");
+	refused(NULL, "asleep", KEYRIGHT_ERR_LICENSE, "KR002", "suspended");
+	refused("dbname=none", "errors", KEYRIGHT_ERR_LOGIN, "3D000",
+			"no such database");
+	refused("user=no_such_user", "errors", KEYRIGHT_ERR_LOGIN, "28000",
+			"no such user");
+	refused("user=nobody_special", "errors", KEYRIGHT_ERR_LOGIN, "42501",
+			"no privilege");
+	refused("dbname=bare", "errors", KEYRIGHT_ERR_REFUSED, "42883",
+			"no keyright");
+	refused("user=guest", "errors", KEYRIGHT_ERR_BUSY, "53300",
+			"too many connections");
+	refused("user=reader target_session_attrs=any", "errors",
+			KEYRIGHT_ERR_BUSY, "25006", "read only");
+	refused("host=/nowhere", "errors", KEYRIGHT_ERR_UNREACHABLE, "",
+			"no server");
+	refused("host=no-such-host.invalid", "errors", KEYRIGHT_ERR_UNREACHABLE,
+			"", "no such host");
+	ok(live("errors") == 0, "none of them took a seat");
+	sql("DROP DATABASE bare");
+}
+
+/* Accepts connections and says nothing; returns its port. */
+static int
+silent_server(int *fd)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+	};
+	socklen_t	size = sizeof(address);
+
+	*fd = socket(AF_INET, SOCK_STREAM, 0);
+	if (*fd < 0 || bind(*fd, (struct sockaddr *) &address, size) != 0 ||
+		listen(*fd, 16) != 0 ||
+		getsockname(*fd, (struct sockaddr *) &address, &size) != 0)
+		abort();
+	return ntohs(address.sin_port);
+}
+
+static void
+test_silence(void)
+{
+	App		   *app = app_new("silence");
+	KeyrightError error;
+	char		conninfo[512];
+	Clocks		began;
+	Clocks		ended;
+	int			fd;
+	int			port = silent_server(&fd);
+
+	new_license("silence", 1, 4);
+	snprintf(conninfo, sizeof(conninfo), "host=localhost port=%d", port);
+	app->options.conninfo = conninfo;
+	app->options.request_limit_ms = 700;
+	clocks_read(&began);
+	ok(app_checkout(app, &error) == KEYRIGHT_ERR_UNREACHABLE,
+	   "a server that accepts and says nothing is silence");
+	clocks_read(&ended);
+	ok(ended.boot - began.boot >= 600 * MS_NS, "its time limit is waited for");
+	app_free(app);
+
+	app = app_new("silence");
+	snprintf(conninfo, sizeof(conninfo), "host=localhost,%s port=%d,%s",
+			 getenv("PGHOST"), port, getenv("PGPORT"));
+	app->options.conninfo = conninfo;
+	ok(app_checkout(app, &error) == KEYRIGHT_OK,
+	   "a silent host does not hide a good one behind it");
+	ok(WAIT_FOR(beats(app) >= 3) && told(app, "waiting held"),
+	   "nor when beats are due");
+	app_free(app);
+	close(fd);
+}
+
+/* Somebody else's server: it answers, but not with our vendor's signature. */
+static void
+test_other_key(void)
+{
+	App		   *app = app_new("other");
+	char		seed[KEYRIGHT_SEED_TEXT_SIZE];
+	char		others[KEYRIGHT_JWKS_TEXT_SIZE];
+	KeyrightError error;
+
+	new_license("other", 1, 60);
+	keyright_keygen(seed, others);
+	app->options.jwks = others;
+	ok(app_checkout(app, &error) == KEYRIGHT_ERR_TOKEN &&
+	   keyright_error_class(error.kind) == KEYRIGHT_CLASS_UNSIGNED,
+	   "a seat that another key signed is none");
+	app_free(app);
+}
+
+/* While beats are refused for a while, by name. */
+static void
+test_suspended(void)
+{
+	App		   *app = app_new("pause");
+
+	new_license("pause", 1, 3);
+	app_checkout(app, NULL);
+	sql("UPDATE keyright.license SET suspended = true"
+		" WHERE license_id = 'pause'");
+	ok(WAIT_FOR(keyright_state(app->seat) == KEYRIGHT_REFUSED) &&
+	   keyright_may_run(app->seat) == 0, "a suspended license stops at once");
+	sql("UPDATE keyright.license SET suspended = false"
+		" WHERE license_id = 'pause'");
+	ok(WAIT_FOR(keyright_state(app->seat) == KEYRIGHT_REGAINED) &&
+	   live("pause") == 1, "and goes on when it is valid again");
+	app_free(app);
+}
+
+static void
+test_busy(void)
+{
+	App		   *app = app_new("busy");
+
+	new_license("busy", 2, 4);
+	app_checkout(app, NULL);
+	sql("BEGIN");
+	sql("SELECT status FROM keyright_checkout('busy', 'stuck')");
+	sleep(5);
+	ok(keyright_may_run(app->seat) > 0 && told(app, "waiting held"),
+	   "a colleague's stuck check-out disturbs no beat");
+	sql("ROLLBACK");
+	app_free(app);
+	ok(live("busy") == 0, "nobody is left");
+}
+
+static void
+test_fork(void)
+{
+	App		   *app = app_new("fork");
+	static const char backend[] = "SELECT pid FROM pg_stat_activity"
+		" WHERE application_name = 'keyright'";
+	pid_t		child;
+	int			status;
+	uint64_t	before;
+	char		pid[32];
+
+	new_license("fork", 1, 4);
+	app_checkout(app, NULL);
+	snprintf(pid, sizeof(pid), "%s", sql(backend));
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+	{
+		bool		good = keyright_may_run(app->seat) > 0;
+
+		keyright_close(app->seat);
+		_exit(good ? 0 : 1);
+	}
+	waitpid(child, &status, 0);
+	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+	   "a child may run and can close its copy");
+	before = beats(app);
+	ok(WAIT_FOR(beats(app) > before + 1) && told(app, "waiting held") &&
+	   strcmp(pid, sql(backend)) == 0, "the parent's connection goes on");
+	app_free(app);
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc != 2 || sodium_init() < 0)
+	{
+		puts("Bail out! usage: server <folder>");
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	connect_admin();
+	test_life();
+	test_terminated();
+	test_waiting();
+	test_crash(argv[1]);
+	test_errors();
+	test_silence();
+	test_other_key();
+	test_suspended();
+	test_busy();
+	test_fork();
+	PQfinish(admin);
+	return finish();
+}

@@ -1,0 +1,214 @@
+/*
+ * test_state_file.c
+ *		The file that remembers a seat: only its owner reads it, nothing is
+ *		followed or half written, one process at a time uses it, and what is
+ *		in it is believed only where it fits.
+ */
+#include "client_test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char path[512];
+static char other[512];
+static Terms terms;
+
+static void
+make_path(char *to, const char *folder, const char *name)
+{
+	snprintf(to, 512, "%s/%s", folder, name);
+}
+
+static void
+put(const char *file, const char *text, mode_t mode)
+{
+	int			fd;
+
+	unlink(file);
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t) strlen(text))
+		abort();
+	fchmod(fd, mode);
+	close(fd);
+}
+
+static bool
+reads(const char *request_id)
+{
+	StateFile	file;
+	Remembered	found;
+	KeyrightError error;
+	bool		same;
+
+	if (!state_file_open(&file, path, &error))
+		return false;
+	same = state_file_read(&file, &terms, &found, &error) &&
+		strcmp(found.request_id, request_id) == 0;
+	state_file_close(&file);
+	return same;
+}
+
+static bool
+read_fails(void)
+{
+	StateFile	file;
+	Remembered	found;
+	KeyrightError error;
+	bool		failed;
+
+	if (!state_file_open(&file, path, &error))
+		return false;
+	failed = !state_file_read(&file, &terms, &found, &error) &&
+		error.kind == KEYRIGHT_ERR_STATE_FILE && error.detail[0] != '\0';
+	state_file_close(&file);
+	return failed;
+}
+
+static void
+test_round_trip(void)
+{
+	StateFile	file;
+	KeyrightError error;
+	Remembered	kept = {.request_id = "a secret id",
+	.seat_id = "00000001-0000-8000-8000-000000000000"};
+	Remembered	found;
+	struct stat st;
+
+	umask(0);
+	ok(state_file_open(&file, path, &error) &&
+	   state_file_read(&file, &terms, &found, &error) &&
+	   found.request_id[0] == '\0',
+	   "a file that is not there remembers nothing");
+	ok(state_file_write(&file, &terms, &kept, &error) &&
+	   stat(path, &st) == 0 && (st.st_mode & 07777) == 0600,
+	   "it is written with mode 0600");
+	ok(state_file_read(&file, &terms, &found, &error) &&
+	   strcmp(found.request_id, kept.request_id) == 0 &&
+	   strcmp(found.seat_id, kept.seat_id) == 0, "and read again");
+	kept.seat_id[0] = '\0';
+	ok(state_file_write(&file, &terms, &kept, &error) &&
+	   state_file_read(&file, &terms, &found, &error) &&
+	   found.seat_id[0] == '\0' && found.request_id[0] != '\0',
+	   "before the grant without a seat id");
+	strcpy(terms.holder, "somebody else");
+	ok(reads(""), "of another holder it says nothing");
+	strcpy(terms.holder, "zoe@laptop");
+	strcpy(terms.license, "acme2");
+	ok(reads(""), "nor of another license");
+	strcpy(terms.license, "acme");
+	state_file_remove(&file);
+	ok(access(path, F_OK) != 0, "it can be removed");
+	state_file_close(&file);
+}
+
+static void
+test_bad_files(void)
+{
+	static const char *const texts[] = {
+		"", "\n", "keyright state 1", "keyright state 2\n",
+		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest id\n",
+		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest id\n"
+		"seat \nmore\n",
+		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest id\n"
+		"seat 00000001-0000-8000-8000-00000000000g\n",
+		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest \n"
+		"seat \n",
+		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequestid\n"
+		"seat \n",
+	};
+	static const char good[] = "keyright state 1\nlicense acme\n"
+		"holder zoe@laptop\nrequest id\nseat \n";
+	char		long_text[4000];
+
+	for (size_t i = 0; i < COUNT(texts); i++)
+	{
+		put(path, texts[i], 0600);
+		ok(reads(""), "what it does not understand it forgets (%zu)", i);
+	}
+	memset(long_text, 'x', sizeof(long_text));
+	long_text[sizeof(long_text) - 1] = '\0';
+	put(path, long_text, 0600);
+	ok(reads(""), "a long file too");
+	put(path, good, 0600);
+	ok(reads("id"), "a good one it reads");
+	put(path, good, 0640);
+	ok(read_fails(), "one that the group can read is refused");
+	put(other, good, 0600);
+	unlink(path);
+	if (symlink(other, path) != 0)
+		abort();
+	ok(read_fails(), "a symbolic link is not followed");
+	unlink(path);
+	if (mkfifo(path, 0600) != 0)
+		abort();
+	ok(read_fails(), "a pipe is refused, without waiting");
+	unlink(path);
+	unlink(other);
+}
+
+/* Another process, because a lock is a process's. */
+static bool
+child_can_open(void)
+{
+	int			status = 0;
+	pid_t		child = fork();
+
+	if (child == 0)
+	{
+		StateFile	file;
+		KeyrightError error;
+
+		_exit(state_file_open(&file, path, &error) ? 0 :
+			  error.kind == KEYRIGHT_ERR_STATE_FILE ? 1 : 2);
+	}
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void
+test_lock(void)
+{
+	StateFile	file;
+	KeyrightError error;
+	struct stat st;
+	char		lock[600];
+
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	ok(state_file_open(&file, path, &error) && stat(lock, &st) == 0 &&
+	   (st.st_mode & 07777) == 0600, "its lock has mode 0600 too");
+	ok(!child_can_open(), "a second process is refused while it is open");
+	state_file_close(&file);
+	ok(child_can_open(), "and not when it is closed");
+}
+
+static void
+test_unwritable(void)
+{
+	StateFile	file;
+	KeyrightError error;
+	char		missing[600];
+
+	snprintf(missing, sizeof(missing), "%s/none/state", path);
+	ok(!state_file_open(&file, missing, &error) &&
+	   error.kind == KEYRIGHT_ERR_STATE_FILE && error.detail[0] != '\0',
+	   "a folder that is not there is an error at once");
+}
+
+void
+test_state_file(const char *folder)
+{
+	mode_t		mask = umask(022);
+
+	make_path(path, folder, "state");
+	make_path(other, folder, "other");
+	strcpy(terms.license, "acme");
+	strcpy(terms.holder, "zoe@laptop");
+	test_round_trip();
+	test_bad_files();
+	test_lock();
+	test_unwritable();
+	umask(mask);
+}
