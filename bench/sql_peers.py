@@ -1,14 +1,18 @@
-"""What people write in SQL instead of keyright: two shapes of our own.
+"""What people write in SQL instead of keyright: shapes of our own.
 
-app     as license servers on top of PostgreSQL do it: the application locks
-        the row of the license, counts the sessions that have not expired,
-        inserts one and commits, a statement at a time
-plpgsql the same in one function, under an advisory lock
+app      as license servers on top of PostgreSQL do it: the application locks
+         the row of the license, counts the sessions that have not expired,
+         inserts one and commits, a statement at a time; indexes on the license
+         and on the expiry of the sessions
+plpgsql  the same tables, and one function with an advisory lock
+tuned    the same function, with one index that has all that it counts by
 
-Both have the indexes that make their counting fast.  Neither signs anything.
+None of them signs what it hands out.
 """
 
 from common import sql
+
+PEERS = ("app", "plpgsql", "tuned")
 
 TABLES = """
 CREATE TABLE {peer}_license (
@@ -19,26 +23,30 @@ CREATE TABLE {peer}_session (
   expires_at timestamptz NOT NULL);
 """
 
-SETUP = TABLES.format(peer="app") + TABLES.format(peer="plpgsql") + """
+INDEXES = """
 CREATE INDEX ON app_session (license);
 CREATE INDEX ON app_session (expires_at);
-CREATE INDEX ON plpgsql_session (license, expires_at);
+CREATE INDEX ON plpgsql_session (license);
+CREATE INDEX ON plpgsql_session (expires_at);
+CREATE INDEX ON tuned_session (license, expires_at);
+"""
 
-CREATE FUNCTION plpgsql_checkout(wanted text, who text) RETURNS uuid
+FUNCTION = """
+CREATE FUNCTION {peer}_checkout(wanted text, who text) RETURNS uuid
 LANGUAGE plpgsql AS $$
 DECLARE
-  sold plpgsql_license;
+  sold {peer}_license;
   used bigint;
   session uuid;
 BEGIN
-  SELECT * INTO sold FROM plpgsql_license WHERE name = wanted;
+  SELECT * INTO sold FROM {peer}_license WHERE name = wanted;
   PERFORM pg_advisory_xact_lock(sold.id);
-  SELECT count(*) INTO used FROM plpgsql_session
+  SELECT count(*) INTO used FROM {peer}_session
    WHERE license = sold.id AND expires_at > clock_timestamp();
   IF used >= sold.seats THEN
     RETURN NULL;
   END IF;
-  INSERT INTO plpgsql_session (license, holder, expires_at)
+  INSERT INTO {peer}_session (license, holder, expires_at)
   VALUES (sold.id, who, clock_timestamp() + interval '1 hour')
   RETURNING id INTO session;
   RETURN session;
@@ -64,19 +72,22 @@ UPDATE app_session SET expires_at = now() + interval '1 hour'
  WHERE id = bench_seat_id(:license * 100000 + :slot) AND expires_at > now();
 """
 
-PLPGSQL_GRANT = r"""
-SELECT plpgsql_checkout(:license, 'somebody@workstation') AS session \gset
-DELETE FROM plpgsql_session WHERE id = :session;
+FUNCTION_GRANT = r"""
+SELECT {peer}_checkout(:license, 'somebody@workstation') AS session \gset
+DELETE FROM {peer}_session WHERE id = :session;
 """
+PLPGSQL_GRANT = FUNCTION_GRANT.format(peer="plpgsql")
+TUNED_GRANT = FUNCTION_GRANT.format(peer="tuned")
 
 
 def create():
-    sql(SETUP)
+    sql("".join(TABLES.format(peer=peer) for peer in PEERS) + INDEXES
+        + "".join(FUNCTION.format(peer=peer) for peer in PEERS[1:]))
 
 
 def sell(first, licenses, seats, used):
     """As common.sell(); a session's id comes from its license and number."""
-    for peer in "app", "plpgsql":
+    for peer in PEERS:
         sql(f"""
             INSERT INTO {peer}_license
               SELECT k, k, {seats}
