@@ -33,6 +33,7 @@ subtest 'what writes' => sub {
 	my %writers = (
 		keyright_checkout => "'acme', 'bob'",
 		keyright_heartbeat => "'acme', $id",
+		keyright_heartbeat_many => "'acme', ARRAY[$id]::uuid[]",
 		keyright_checkin => "'acme', $id",
 		keyright_revoke => "'acme', $id",
 		keyright_revoke_slot => "'acme', 1",
@@ -81,6 +82,10 @@ subtest 'what reads' => sub {
 		1, 'keyright.pools');
 	is(scalar rows($standby, 'SELECT * FROM keyright.locks'),
 		0, 'keyright.locks');
+	ok( !row($standby,
+			q(SELECT * FROM keyright.wraparound WHERE database = 'postgres'))
+		  ->{warning},
+		'keyright.wraparound');
 	my $reaper = row($standby, 'SELECT * FROM keyright.reaper');
 	ok($reaper->{preloaded}, 'keyright.reaper: preloaded');
 	ok(!$reaper->{running}, 'but not running');
