@@ -156,6 +156,7 @@ typedef struct Keeper
 	Lease		lease;
 	bool		live;			/* lease may be used until its end */
 	bool		seat_known;		/* seat_id may still be ours on the server */
+	bool		useless;		/* its token is of no use: it goes back next */
 	char		seat_id[SEAT_ID_TEXT_SIZE];
 	char		token[KEYRIGHT_TOKEN_SIZE];
 	bool		in_doubt;		/* a check-out was sent, its answer is lost */

@@ -21,6 +21,10 @@
  *   never was.  A lease that our clocks call over may still count there (its
  *   skew): the same id then gives the same seat, not a second one.
  *
+ * - A seat that was granted with a token that we cannot use goes back before
+ *   anything else is asked.  It is never held, but it is counted; who tries
+ *   again and again would take one seat after the other.
+ *
  * - Every change of state is one notice, in order.
  */
 #include "keeper.h"
@@ -191,6 +195,7 @@ keeper_ask(Keeper *keeper, const Clocks *now)
 	keeper->outcome = none;
 	keeper->interrupted = false;
 	keeper->won = false;
+	keeper->useless = false;
 	keeper->free_at = TIME_MAX;
 	keeper_enter(keeper, KEYRIGHT_WAITING, &none, now);
 }
@@ -216,6 +221,7 @@ start_returning(Keeper *keeper, const Clocks *now)
 	if (!keeper->live && keeper->failed > 0 && limit > SECOND_NS)
 		limit = SECOND_NS;
 	keeper_drop_lease(keeper);
+	keeper->useless = false;
 	keeper->phase = PHASE_RETURNING;
 	keeper->failed = 0;
 	keeper->due = now->boot;
@@ -223,7 +229,7 @@ start_returning(Keeper *keeper, const Clocks *now)
 	error_clear(&keeper->outcome);
 }
 
-/* A seat that a lost answer may have given us goes back. */
+/* A seat goes back that a lost answer or a useless one may have given us. */
 void
 keeper_interrupt(Keeper *keeper, const Clocks *now)
 {
@@ -232,7 +238,7 @@ keeper_interrupt(Keeper *keeper, const Clocks *now)
 	if (keeper->phase != PHASE_ASKING)
 		return;
 	error_set(&error, KEYRIGHT_ERR_INTERRUPTED, NULL, NULL, NULL);
-	if (!keeper->in_doubt)
+	if (!keeper->in_doubt && !keeper->useless)
 	{
 		keeper_finish_asking(keeper, KEYRIGHT_IDLE, &error, now);
 		return;
@@ -334,9 +340,22 @@ next_beat(Keeper *keeper, const Clocks *now)
 	return call_now(keeper, KEYRIGHT_CALL_HEARTBEAT, limit);
 }
 
+/* One try to give a useless seat back; keyright_checkin() makes more. */
+static Action
+next_useless(Keeper *keeper)
+{
+	const Policy *policy = keeper->policy;
+
+	return call_now(keeper, KEYRIGHT_CALL_CHECKIN,
+					policy->release_limit < policy->request_limit ?
+					policy->release_limit : policy->request_limit);
+}
+
 static Action
 next_checkout(Keeper *keeper, const Clocks *now)
 {
+	if (keeper->useless)
+		return next_useless(keeper);
 	if (now->boot < keeper->due)
 		return sleep_until(keeper->due);
 	return call_now(keeper, KEYRIGHT_CALL_CHECKOUT,

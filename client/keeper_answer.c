@@ -13,7 +13,8 @@
  *	 answer		   refused		  refused, tried on	  refused, tried on
  *	 seat lost	   (not possible) lost or revoked	  (on) or revoked
  *
- * While returning only the end matters: given back, or not in time.
+ * While returning only the end matters: given back, or not in time.  The same
+ * for a useless seat, whose token was unsigned: the outcome is "refused".
  */
 #include "keeper.h"
 
@@ -170,8 +171,10 @@ refused(Keeper *keeper, bool is_signed, const Clocks *now)
 	switch (keeper->phase)
 	{
 		case PHASE_ASKING:
-			keeper_finish_asking(keeper, KEYRIGHT_REFUSED,
-								 &keeper->last_error, now);
+			keeper->outcome = keeper->last_error;
+			if (!keeper->useless)
+				keeper_finish_asking(keeper, KEYRIGHT_REFUSED,
+									 &keeper->last_error, now);
 			return;
 		case PHASE_KEEPING:
 			if (is_signed)
@@ -248,6 +251,31 @@ is_good(Keeper *keeper, Judgement judgement, const char *problem,
 
 /* ----- one function for each question ----- */
 
+/*
+ * A seat with a token that is of no use.  The next question with the same
+ * request id would give the same one; but who runs us may not ask again, or
+ * ask with a new id each time.
+ */
+static void
+checkout_useless(Keeper *keeper, const KeyrightAnswer *answer,
+				 const char *problem, const Clocks *now)
+{
+	uint8_t		id[SEAT_ID_SIZE];
+
+	keeper->in_doubt = false;
+	if (seat_id_parse(id, answer->seat_id, strlen(answer->seat_id)))
+	{
+		seat_id_print(keeper->seat_id, id);
+		keeper->seat_known = true;
+		keeper->useless = keeper->phase != PHASE_RETURNING &&
+			keeper->policy->release_limit > 0;
+	}
+	if (keeper->phase == PHASE_RETURNING && keeper->seat_known)
+		keeper->due = now->boot;
+	else
+		failed_with(keeper, KEYRIGHT_ERR_TOKEN, problem, now);
+}
+
 static void
 checkout_granted(Keeper *keeper, const KeyrightAnswer *answer,
 				 const Clocks *sent, const Clocks *now)
@@ -259,12 +287,11 @@ checkout_granted(Keeper *keeper, const KeyrightAnswer *answer,
 
 	judgement = judge_answer(&lease, &keeper->policy->terms, old, false,
 							 answer, sent, now, &problem);
-	/* A seat whose token is of no use cannot be given back either. */
 	if (judgement == JUDGED_BAD)
-		keeper->in_doubt = false;
-	if (!is_good(keeper, judgement, problem, now))
+		checkout_useless(keeper, answer, problem, now);
+	else if (!is_good(keeper, judgement, problem, now))
 		return;
-	if (keeper->phase == PHASE_RETURNING)
+	else if (keeper->phase == PHASE_RETURNING)
 		seat_to_return(keeper, &lease, now);
 	else
 		seat_won(keeper, &lease, answer, sent, now);
@@ -303,9 +330,8 @@ checkout_answered(Keeper *keeper, const KeyrightAnswer *answer,
 			checkout_failed(keeper, answer, now);
 			break;
 		default:
-			keeper->in_doubt = false;
-			failed_with(keeper, KEYRIGHT_ERR_TOKEN,
-						"the answer does not fit the question", now);
+			checkout_useless(keeper, answer,
+							 "the answer does not fit the question", now);
 	}
 }
 
@@ -400,6 +426,27 @@ returned(Keeper *keeper, const Clocks *now)
 }
 
 /*
+ * If it could not be given back, its request id stays: the next check-out
+ * gets the same seat, not one more.
+ */
+static void
+useless_answered(Keeper *keeper, const KeyrightAnswer *answer,
+				 const Clocks *now)
+{
+	keeper->useless = false;
+	if (answer->status == KEYRIGHT_STATUS_RELEASED ||
+		answer->status == KEYRIGHT_STATUS_NOT_HELD)
+	{
+		keeper->seat_known = false;
+		keeper->need_id = true;
+	}
+	else
+		keeper->failures++;
+	if (keeper->phase == PHASE_ASKING)
+		keeper_finish_asking(keeper, KEYRIGHT_REFUSED, &keeper->outcome, now);
+}
+
+/*
  * A seat that was not held any more can have a successor that we do not know
  * of: a check-out whose answer was lost.  One that was released cannot, for
  * its request id had given the same seat again.
@@ -446,7 +493,10 @@ keeper_answer(Keeper *keeper, KeyrightCall call,
 			beat_answered(keeper, answer, sent, now);
 			break;
 		case KEYRIGHT_CALL_CHECKIN:
-			checkin_answered(keeper, answer, now);
+			if (keeper->phase == PHASE_RETURNING)
+				checkin_answered(keeper, answer, now);
+			else
+				useless_answered(keeper, answer, now);
 			break;
 	}
 }

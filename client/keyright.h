@@ -251,6 +251,14 @@ typedef struct KeyrightAnswer
 	int64_t		retry_after_ms; /* NO_SEATS: when one can be free; -1: ? */
 	char		sqlstate[6];
 	char		message[512];
+
+	/*
+	 * GRANTED: the seat's id in its canonical form, as it stands beside the
+	 * token; may be left empty.  It makes no seat ours: it serves to give
+	 * one back whose token is of no use here, because other keys are in use
+	 * there, say.  Without it such a seat is taken until its lease lapses.
+	 */
+	char		seat_id[37];
 } KeyrightAnswer;
 
 /*

@@ -161,6 +161,7 @@ ask(Keyright *seat, const Action *action, const char *seat_id,
 	answer->token[sizeof(answer->token) - 1] = '\0';
 	answer->sqlstate[sizeof(answer->sqlstate) - 1] = '\0';
 	answer->message[sizeof(answer->message) - 1] = '\0';
+	answer->seat_id[sizeof(answer->seat_id) - 1] = '\0';
 }
 
 /* ----- commands ----- */

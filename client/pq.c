@@ -39,12 +39,13 @@ enum
 	COLUMN_TOKEN,
 	COLUMN_ISSUED_AT,
 	COLUMN_RETRY_AT,
-	COLUMN_NOW
+	COLUMN_NOW,
+	COLUMN_SEAT_ID				/* of a check-out */
 };
 
 static const char checkout_sql[] =
 	"SELECT status, reason, token, issued_at, retry_at,"
-	" pg_catalog.clock_timestamp()"
+	" pg_catalog.clock_timestamp(), seat_id"
 	" FROM keyright_checkout($1::pg_catalog.text, $2::pg_catalog.text,"
 	" $3::pg_catalog.interval, $4::pg_catalog.text)";
 
@@ -149,6 +150,15 @@ read_retry(KeyrightAnswer *answer, const PGresult *result)
 }
 
 static void
+read_seat_id(KeyrightAnswer *answer, const PGresult *result)
+{
+	if (PQnfields(result) > COLUMN_SEAT_ID &&
+		PQgetlength(result, 0, COLUMN_SEAT_ID) == SEAT_ID_SIZE)
+		seat_id_print(answer->seat_id, (const uint8_t *)
+					  PQgetvalue(result, 0, COLUMN_SEAT_ID));
+}
+
+static void
 read_row(KeyrightAnswer *answer, KeyrightCall call, const PGresult *result)
 {
 	char		status[32] = "";
@@ -165,6 +175,7 @@ read_row(KeyrightAnswer *answer, KeyrightCall call, const PGresult *result)
 			if (!read_time(&answer->issued_at_us, result, COLUMN_ISSUED_AT))
 				answer->issued_at_us = -1;
 			read_retry(answer, result);
+			read_seat_id(answer, result);
 		}
 	}
 	answer->status = status_of(call, status, reason);

@@ -13,6 +13,8 @@ _Static_assert(KEYRIGHT_TOKEN_SIZE == TOKEN_SIZE, "longest token");
 _Static_assert(sizeof(((KeyrightClaims *) 0)->kid) == KID_SIZE, "kid");
 _Static_assert(sizeof(((KeyrightClaims *) 0)->seat_id) == SEAT_ID_TEXT_SIZE,
 			   "seat id");
+_Static_assert(sizeof(((KeyrightAnswer *) 0)->seat_id) == SEAT_ID_TEXT_SIZE,
+			   "seat id of an answer");
 _Static_assert(KEYRIGHT_SEED_TEXT_SIZE ==
 			   sodium_base64_ENCODED_LEN(SEED_SIZE,
 										 sodium_base64_VARIANT_ORIGINAL),

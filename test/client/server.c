@@ -394,6 +394,7 @@ static void
 test_other_key(void)
 {
 	App		   *app = app_new("other");
+	App		   *apps[10];
 	char		seed[KEYRIGHT_SEED_TEXT_SIZE];
 	char		others[KEYRIGHT_JWKS_TEXT_SIZE];
 	KeyrightError error;
@@ -404,7 +405,28 @@ test_other_key(void)
 	ok(app_checkout(app, &error) == KEYRIGHT_ERR_TOKEN &&
 	   keyright_error_class(error.kind) == KEYRIGHT_CLASS_UNSIGNED,
 	   "a seat that another key signed is none");
+	ok(live("other") == 0, "and taken from nobody");
 	app_free(app);
+
+	/* An application that does not find out, and is started again. */
+	new_license("outdated", 2, 60);
+	for (int i = 0; i < 10; i++)
+	{
+		apps[i] = app_new("outdated");
+		apps[i]->options.jwks = others;
+		ok(app_checkout(apps[i], &error) == KEYRIGHT_ERR_TOKEN &&
+		   keyright_may_run(apps[i]->seat) == 0 &&
+		   told(apps[i], "waiting refused"),
+		   "attempt %d with old keys is refused", i + 1);
+	}
+	ok(live("outdated") == 0, "ten of them empty no pool: %d seats are taken",
+	   live("outdated"));
+	app = app_new("outdated");
+	ok(app_checkout(app, &error) == KEYRIGHT_OK,
+	   "who has the right keys has a seat");
+	app_free(app);
+	for (int i = 0; i < 10; i++)
+		app_free(apps[i]);
 }
 
 /* While beats are refused for a while, by name. */

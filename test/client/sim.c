@@ -105,6 +105,7 @@ sign(Sim *sim, Grant *grant, KeyrightAnswer *answer)
 	claims.issued_at = grant->issued_us / LEASE_SECOND;
 	claims.expires_at = grant->exp_us / LEASE_SECOND;
 	answer->issued_at_us = grant->issued_us;
+	seat_id_print(answer->seat_id, grant->id);
 	if (token_write(answer->token, &claims, sample_key()) == 0)
 		abort();
 }

@@ -209,8 +209,11 @@ noise(Sim *sim, KeyrightAnswer *answer)
 static void
 changed_token(Sim *sim, KeyrightAnswer *answer)
 {
+	size_t		size = strlen(answer->token);
+
 	(void) sim;
-	answer->token[strlen(answer->token) - 10] ^= 1;
+	if (size > 10)
+		answer->token[size - 10] ^= 1;
 }
 
 static void
@@ -327,8 +330,153 @@ test_forgeries(void)
 		sim_fault_altered(sim, forgeries[i].alter);
 		ok(sim_checkout(sim) == KEYRIGHT_ERR_TOKEN && sim_left(sim) == 0,
 		   "%s gives no seat", forgeries[i].what);
+		ok(sim->grant_count == 1 && sim_live(sim) == 0,
+		   "%s takes none either", forgeries[i].what);
+		sim_ok(sim, "waiting refused", "the seat is never told of");
 		sim_free(sim);
 	}
+}
+
+static void
+no_seat_id(Sim *sim, KeyrightAnswer *answer)
+{
+	other_key(sim, answer);
+	answer->seat_id[0] = '\0';
+}
+
+static void
+odd_seat_id(Sim *sim, KeyrightAnswer *answer)
+{
+	other_key(sim, answer);
+	memset(answer->seat_id, 'x', sizeof(answer->seat_id) - 1);
+}
+
+/* A transport that does not tell which seat it is: the request id is kept. */
+static void
+test_useless_unnamed(void)
+{
+	void		(*alter[]) (Sim *, KeyrightAnswer *) = {
+		no_seat_id, odd_seat_id
+	};
+
+	for (size_t i = 0; i < COUNT(alter); i++)
+	{
+		Sim		   *sim = sim_new();
+
+		sim->seats = 2;
+		sim->endless = true;
+		sim_fault_altered(sim, alter[i]);
+		for (int tries = 0; tries < 3; tries++)
+			sim_checkout(sim);
+		ok(sim_live(sim) == 1 && sim->request == 1 && sim->broken == NULL,
+		   "a seat of no use that is not named is taken once at most");
+		sim_heal(sim);
+		ok(sim_checkout(sim) == KEYRIGHT_OK && sim->grant_count == 1,
+		   "and held when its token is good");
+		sim_free(sim);
+	}
+}
+
+/* An application with old keys that is started again and again. */
+static void
+test_useless_again_and_again(void)
+{
+	Sim		   *sim = sim_new();
+
+	sim->seats = 2;
+	sim->endless = true;
+	sim_fault_altered(sim, other_key);
+	for (int i = 0; i < 10; i++)
+	{
+		sim_checkout(sim);
+		ok(sim_live(sim) == 0, "attempt %d leaves no seat taken", i + 1);
+		keeper_init(&sim->keeper, &sim->policy, random_number(0));
+		memset(&sim->last, 0, sizeof(sim->last));
+	}
+	ok(sim->request == 10, "though each has a request id of its own");
+	sim_free(sim);
+}
+
+static void
+test_useless_in_trouble(void)
+{
+	Sim		   *sim = sim_new();
+
+	sim_fault_altered(sim, other_key);
+	sim_fault(sim, FAULT_LOST_REQUEST, 0);
+	ok(sim_checkout(sim) == KEYRIGHT_ERR_TOKEN && sim_live(sim) == 1 &&
+	   sim->calls[KEYRIGHT_CALL_CHECKIN] == 1,
+	   "a seat of no use that cannot be given back is tried once");
+	ok(sim_checkout(sim) == KEYRIGHT_OK && sim->grant_count == 1,
+	   "to ask again gives the same one");
+	sim_free(sim);
+
+	sim = sim_new();
+	sim_fault_altered(sim, other_key);
+	sim_fault(sim, FAULT_LOST_REQUEST, 0);
+	sim_checkout(sim);
+	ok(sim_checkin(sim) == KEYRIGHT_OK && sim_live(sim) == 0,
+	   "or it goes back with a check-in");
+	sim_ok(sim, "waiting refused", "that tells of no seat");
+	sim_free(sim);
+
+	sim = sim_new();
+	sim->policy.release_limit = 0;
+	sim_fault_altered(sim, other_key);
+	ok(sim_checkout(sim) == KEYRIGHT_ERR_TOKEN &&
+	   sim->calls[KEYRIGHT_CALL_CHECKIN] == 0,
+	   "with no time for it the server is not told");
+	sim_free(sim);
+}
+
+/* The key was changed under a holder: he keeps what he has, then lets go. */
+static void
+test_useless_after_lapse(void)
+{
+	Sim		   *sim = sim_new();
+
+	sim_checkout(sim);
+	sim->endless = true;
+	sim_fault_altered(sim, other_key);
+	sim_run(sim, 59 * SECOND_NS);
+	ok(sim_left(sim) > 0 && sim->calls[KEYRIGHT_CALL_CHECKIN] == 0,
+	   "what was signed before is kept");
+	sim_run(sim, 5 * SECOND_NS);
+	ok(sim_left(sim) == 0 && sim_live(sim) == 0,
+	   "after its end the seat is free for others");
+	sim_heal(sim);
+	sim_run(sim, 70 * SECOND_NS);
+	sim_ok(sim, "waiting held refused lost refused regained",
+		   "and had again when the tokens are good");
+	sim_free(sim);
+}
+
+/* Given up while the seat goes back, and known by asking a second time. */
+static void
+test_useless_and_commands(void)
+{
+	Sim		   *sim = sim_new();
+	Clocks		now;
+
+	now = sim_clocks(sim);
+	keeper_ask(&sim->keeper, &now);
+	sim_fault_altered(sim, other_key);
+	sim_run(sim, MS_NS);
+	now = sim_clocks(sim);
+	keeper_interrupt(&sim->keeper, &now);
+	sim_run(sim, SECOND_NS);
+	ok(sim->keeper.outcome.kind == KEYRIGHT_ERR_INTERRUPTED &&
+	   sim->grant_count == 1 && sim_live(sim) == 0,
+	   "who interrupts then leaves no seat behind");
+	sim_free(sim);
+
+	sim = sim_new();
+	sim_fault(sim, FAULT_LOST_REPLY, 0);
+	sim_checkout(sim);
+	sim_fault_altered(sim, other_key);
+	ok(sim_checkin(sim) == KEYRIGHT_OK && sim->grant_count == 1 &&
+	   sim_live(sim) == 0, "nor does who never knew which seat it was");
+	sim_free(sim);
 }
 
 static KeyrightAnswer recorded;
@@ -431,6 +579,11 @@ test_answers(void)
 	}
 	test_mixed();
 	test_forgeries();
+	test_useless_unnamed();
+	test_useless_again_and_again();
+	test_useless_in_trouble();
+	test_useless_after_lapse();
+	test_useless_and_commands();
 	test_replay();
 	test_window();
 }

@@ -9,14 +9,24 @@
 #define STEPS				60
 
 static void
+spoil(Sim *sim, KeyrightAnswer *answer)
+{
+	(void) sim;
+	answer->token[0] = '\0';
+}
+
+static void
 random_fault(Sim *sim)
 {
 	static const char *const states[] = {
 		"57P01", "55P03", "40001", "25006", "KR002", "KR005", "28P01"
 	};
 
-	switch (random_number(9))
+	switch (random_number(10))
 	{
+		case 9:
+			sim_fault_altered(sim, spoil);
+			break;
 		case 0:
 			sim_fault_sqlstate(sim, states[random_number(COUNT(states))]);
 			break;
