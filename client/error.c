@@ -126,6 +126,13 @@ error_kind_of_sqlstate(const char *sqlstate)
 	return KEYRIGHT_ERR_REFUSED;
 }
 
+bool
+error_is_conflict(const char *sqlstate)
+{
+	return strcmp(sqlstate, "40001") == 0 ||
+		strcmp(sqlstate, "40P01") == 0 || strcmp(sqlstate, "55P03") == 0;
+}
+
 static const KindEntry *
 find_kind(KeyrightErrorKind kind)
 {

@@ -58,6 +58,9 @@ extern void error_set(KeyrightError *error, KeyrightErrorKind kind,
 /* The kind of a question that failed with this SQLSTATE, empty: none. */
 extern KeyrightErrorKind error_kind_of_sqlstate(const char *sqlstate);
 
+/* The server is well, but others were in the way of this statement. */
+extern bool error_is_conflict(const char *sqlstate);
+
 /* A copy that always ends with a zero, cut where a character begins. */
 extern void text_copy(char *to, size_t room, const char *from);
 

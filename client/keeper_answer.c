@@ -54,7 +54,7 @@ static void
 plan_beat(Keeper *keeper, bool first, const Clocks *sent, const Clocks *now)
 {
 	if (keeper->clock_doubt)
-		keeper->due = time_add(now->boot, beat_retry_delay(keeper, now));
+		keeper->due = time_add(now->boot, beat_soon_delay(keeper, now));
 	else
 		keeper->due = beat_due(keeper, first, sent);
 }
@@ -138,6 +138,13 @@ no_seats(Keeper *keeper, const KeyrightAnswer *answer, const Clocks *now)
 		keeper_enter(keeper, KEYRIGHT_WAITING, &keeper->last_error, now);
 }
 
+static int64_t
+silent_beat_delay(Keeper *keeper, const Clocks *now)
+{
+	return error_is_conflict(keeper->last_error.sqlstate) ?
+		beat_soon_delay(keeper, now) : beat_retry_delay(keeper, now);
+}
+
 static void
 silence(Keeper *keeper, const Clocks *now)
 {
@@ -149,7 +156,7 @@ silence(Keeper *keeper, const Clocks *now)
 							 now);
 			break;
 		case PHASE_KEEPING:
-			keeper->due = time_add(now->boot, beat_retry_delay(keeper, now));
+			keeper->due = time_add(now->boot, silent_beat_delay(keeper, now));
 			keeper_enter(keeper, KEYRIGHT_RETRYING, &keeper->last_error, now);
 			break;
 		case PHASE_REGAINING:

@@ -315,9 +315,7 @@ static bool
 may_stay(const KeyrightAnswer *answer)
 {
 	return answer->status != KEYRIGHT_STATUS_FAILED ||
-		strcmp(answer->sqlstate, "40001") == 0 ||
-		strcmp(answer->sqlstate, "40P01") == 0 ||
-		strcmp(answer->sqlstate, "55P03") == 0;
+		error_is_conflict(answer->sqlstate);
 }
 
 static void

@@ -3,14 +3,20 @@
  *		When the next question is due.
  *
  * Beats come at a third of the signed window; jitter only makes it shorter.
- * After a failure they come sooner: from a sixtieth of the window on, doubling
- * with jitter.  A question may take a quarter of what is left and a pause a
- * sixth, so however long the lease is, seven twelfths of what was left before
- * a try are left after it: three tries always fit, and more in practice.
+ * After a failure they come sooner.  A question may take a quarter of what is
+ * left and a pause half of the rest, so however long the lease is, three
+ * eighths of what was left before a try are left after it: three tries always
+ * fit, and more in practice.
  *
  * A thousand applications that were started together, or lost their server
  * together, must not come together: everything is jittered, the first beat
- * most of all.
+ * most of all.  While a server is away, everybody whose beat was due waits in
+ * a pause.  When it returns they come as fast as their pauses are short, and
+ * beside them those whose beats are due only now.  So a pause after silence is
+ * nearly as long as that between two beats, from the first one on: then there
+ * are at most twice as many beats as ever.  Pauses that begin short and double
+ * make that six times.  Short ones are for a server that is there and had
+ * others in the way.
  */
 #include "schedule.h"
 
@@ -99,15 +105,29 @@ beat_limit(const Keeper *keeper, const Clocks *now)
 	return limit < LIMIT_MIN ? 0 : limit;
 }
 
+/* No pause is longer than half of what is left. */
+static int64_t
+in_time(Keeper *keeper, int64_t delay, const Clocks *now)
+{
+	int64_t		left = time_left(keeper->lease.ends_boot, now->boot);
+
+	return shortened(keeper, smaller(delay, left / 2), 50);
+}
+
 int64_t
 beat_retry_delay(Keeper *keeper, const Clocks *now)
 {
-	int64_t		left = time_left(keeper->lease.ends_boot, now->boot);
+	return in_time(keeper, smaller(keeper->lease.window / 10 * 3, RETRY_MAX),
+				   now);
+}
+
+int64_t
+beat_soon_delay(Keeper *keeper, const Clocks *now)
+{
 	int64_t		delay = between(keeper->lease.window / 60, RETRY_MIN,
 								SECOND_NS);
 
-	delay = doubled(delay, pauses(keeper), RETRY_MAX);
-	return shortened(keeper, smaller(delay, left / 6), 50);
+	return in_time(keeper, doubled(delay, pauses(keeper), RETRY_MAX), now);
 }
 
 int64_t
