@@ -1,6 +1,7 @@
 /*
  * durable.c
- *		What was promised is still true after a crash.
+ *		What was promised is still true after a crash; and nobody waits for the
+ *		disk under the license's lock.
  *
  * A session may switch synchronous_commit off for itself.  A lease that is
  * given out or renewed so would be forgotten in a crash while its token goes
@@ -11,16 +12,32 @@
  * What the configuration says is known to the processes that have no session:
  * the postmaster puts it into shared memory at its start, the launcher at
  * every reload.
+ *
+ * Who holds a license's lock gives it back as soon as his commit is in the
+ * log's buffers, and then waits for the disk (and for synchronous standbys)
+ * before he is answered.  Otherwise the check-outs of a license would wait for
+ * one flush after the other; so they share one.  (Early lock release: Johnson
+ * et al., Aether, VLDB 2010.)  It is safe because the log is one sequence:
+ * whoever builds on such a commit commits after it, so that his own flush
+ * covers both, and nobody was told of what a crash takes back.  Who only reads
+ * and then acts for good, which is a beat with bad news, flushes what he read.
+ * Standbys learn from the commit's own record that somebody waits until it is
+ * applied, so with remote_apply the lock is kept as PostgreSQL does.
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "replication/syncrep.h"
+#include "utils/resowner.h"
 
 #include "extension.h"
 
 static bool promised = false;
-static bool raised = false;
+static bool unlock_first = false;
+static int	owed = SYNCHRONOUS_COMMIT_OFF;	/* to be waited for */
+static bool changed = false;
 static int	session_level;
 
 void
@@ -35,6 +52,18 @@ durable_commit(void)
 	promised = true;
 }
 
+void
+durable_unlock_first(void)
+{
+	unlock_first = true;
+}
+
+void
+durable_require(TransactionId xid)
+{
+	XLogFlush(TransactionIdGetCommitLSN(xid));
+}
+
 static void
 set_level(int level)
 {
@@ -42,30 +71,63 @@ set_level(int level)
 	assign_synchronous_commit(level, NULL);
 }
 
+/* The last moment: nothing of the session's runs after this. */
+static void
+before_commit(void)
+{
+	int			level = synchronous_commit;
+
+	if (promised && keyright_shared != NULL)
+		level = Max(level, keyright_shared->synchronous_commit);
+	if (unlock_first && level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	{
+		owed = level;
+		level = SYNCHRONOUS_COMMIT_OFF;
+	}
+	changed = level != synchronous_commit;
+	if (changed)
+	{
+		session_level = synchronous_commit;
+		set_level(level);
+	}
+}
+
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT)
-	{
-		/* the last moment: nothing of the session's runs after this */
-		raised = promised && keyright_shared != NULL &&
-			synchronous_commit < keyright_shared->synchronous_commit;
-		if (raised)
-		{
-			session_level = synchronous_commit;
-			set_level(keyright_shared->synchronous_commit);
-		}
-	}
+		before_commit();
 	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
 	{
-		if (raised)
+		if (changed)
 			set_level(session_level);
-		raised = promised = false;
+		if (event == XACT_EVENT_ABORT)
+			owed = SYNCHRONOUS_COMMIT_OFF;
+		promised = unlock_first = changed = false;
 	}
+}
+
+/* Committed and unlocked, and not yet answered. */
+static void
+at_release(ResourceReleasePhase phase, bool is_commit, bool is_top, void *arg)
+{
+	int			level = owed;
+
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_commit || !is_top ||
+		owed == SYNCHRONOUS_COMMIT_OFF)
+		return;
+	owed = SYNCHRONOUS_COMMIT_OFF;
+	session_level = synchronous_commit;
+	set_level(level);
+	XLogFlush(XactLastCommitEnd);
+	SyncRepWaitForLSN(XactLastCommitEnd, true);
+	set_level(session_level);
 }
 
 void
 durable_init(void)
 {
 	RegisterXactCallback(at_transaction_event, NULL);
+	RegisterResourceReleaseCallback(at_release, NULL);
 }

@@ -73,6 +73,15 @@ extern void hold_init(void);
  */
 extern void durable_commit(void);
 
+/*
+ * This transaction's locks are given back before its commit is on the disk,
+ * its client is answered after that, as always.
+ */
+extern void durable_unlock_first(void);
+
+/* Waits until the commit of this transaction, which was seen, is on the disk. */
+extern void durable_require(TransactionId xid);
+
 /* Tells the others what it says: by the postmaster and by the launcher. */
 extern void durable_publish(void);
 extern void durable_init(void);
@@ -238,7 +247,8 @@ extern Datum seat_column(SeatTable *table, int attnum, bool *isnull);
 extern char *seat_text(SeatTable *table, int attnum);
 extern const char *seat_ended(SeatTable *table, const pg_uuid_t *seat_id);
 
-/* Whether this transaction wrote the current row. */
+/* Who wrote the current row, and whether it was this transaction. */
+extern TransactionId seat_written_by(SeatTable *table);
 extern bool seat_is_own_work(SeatTable *table);
 
 /* Whether somebody has, or had, a lock on the current row's version. */

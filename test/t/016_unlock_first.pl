@@ -1,0 +1,106 @@
+# Nobody waits for the disk, or for a standby, under the license's lock; and
+# nobody is answered before what he did is there.
+#
+# While a synchronous standby does not answer, a check-out has committed and is
+# not told so; another one on its license is refused at once, because it sees
+# the seat taken and writes nothing itself, and a beat with bad news is told.
+# When the standby is back the first one is answered.  A server that is stopped
+# at once afterwards still has the lease.  (That the disk is waited for too is
+# what 015_crash shows: clients that were answered look for their leases.)
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Keyright;
+use Test::More;
+
+my $primary = new_node(
+	'primary',
+	init => { allows_streaming => 1 },
+	# who waited for the lock would be told 55P03 long before the test ends
+	conf => "keyright.max_lock_hold = '10 min'\nautovacuum = off");
+$primary->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'base', has_streaming => 1);
+$standby->start;
+add_license($primary, 'acme', 2, ttl => '1 h');
+my $first = checkout($primary, 'acme', 'first');
+
+$primary->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
+$primary->reload;
+$primary->poll_query_until('postgres',
+	q(SELECT sync_state = 'sync' FROM pg_stat_replication))
+  or die 'the standby is not synchronous';
+$standby->stop;
+
+# Asks in a session of its own; the function returns what it was told so far.
+sub ask
+{
+	my ($sql) = @_;
+	my $session = $primary->background_psql('postgres');
+	$session->query_until(qr/asked/, "\\echo asked\n$sql;\n\\echo answered\n");
+	return ($session, sub {
+		$session->{run}->pump_nb;
+		return $session->{stdout};
+	});
+}
+
+my $waiting = sub {
+	my ($count) = @_;
+	return $primary->poll_query_until('postgres',
+		"SELECT count(*) = $count FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+};
+
+for my $level ('on', 'remote_write')
+{
+	my ($session, $told) = ask("SET synchronous_commit = $level;
+		SELECT status FROM keyright_checkout('acme', '$level')");
+	ok($waiting->(1), "$level: a check-out waits for the standby");
+	is(checkout($primary, 'acme', 'late')->{status}, 'no_seats_available',
+		'meanwhile another is refused at once');
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM keyright.locks'),
+		0, 'nobody holds the lock of the license');
+
+	my ($revoker) =
+	  ask(q(SELECT slot FROM keyright_revoke_holder('acme', 'first')));
+	ok($waiting->(2), 'a revocation waits for the standby too');
+	is(heartbeat($primary, 'acme', $first->{seat_id})->{reason},
+		'revoked', 'its holder hears of it');
+	unlike($told->(), qr/granted|answered/, 'nothing was answered yet');
+
+	$standby->start;
+	wait_until('the check-out is answered', sub { $told->() =~ /answered/ });
+	like($told->(), qr/granted/, 'granted, once the standby has it');
+	$session->quit;
+	$revoker->quit;
+	is($standby->safe_psql('postgres',
+			"SELECT count(*) FROM keyright.holders WHERE holder = '$level'"),
+		1, 'and it has');
+	# a full pool for the next round
+	$first = checkout($primary, 'acme', 'first');
+	is($first->{status}, 'granted', 'the revoked seat can be had');
+	$primary->safe_psql('postgres',
+		"SELECT * FROM keyright_revoke_holder('acme', '$level')");
+	$primary->wait_for_catchup($standby);
+	$standby->stop;
+}
+
+# Who asks for more than PostgreSQL can tell before the lock is gone keeps it.
+$primary->append_conf('postgresql.conf', "keyright.lock_timeout = '1 s'");
+$primary->reload;
+my ($session) = ask(q(SET synchronous_commit = remote_apply;
+	SELECT status FROM keyright_checkout('acme', 'remote_apply')));
+ok($waiting->(1), 'remote_apply: a check-out waits for the standby');
+is( sqlstate($primary, q(SELECT * FROM keyright_checkout('acme', 'late'))),
+	'55P03', 'and keeps the lock');
+$standby->start;
+$session->quit;
+
+$primary->stop('immediate');
+$primary->start;
+is($primary->safe_psql('postgres',
+		q(SELECT string_agg(holder, ' ' ORDER BY holder) FROM keyright.holders)),
+	'first remote_apply', 'a crash loses nothing of it');
+is(crashes($primary), 0, 'no crash but ours');
+done_testing();
