@@ -408,6 +408,7 @@ pq_forget(void *self)
 	if (transport->conn != NULL && PQsocket(transport->conn) >= 0)
 		close(PQsocket(transport->conn));
 	transport->conn = NULL;
+	connector_forget(&transport->connector);
 }
 
 bool

@@ -76,12 +76,18 @@ typedef struct Connector
 	PQconninfoOption *options;	/* as given, without hosts and ports */
 	int			target_count;
 	int			first;			/* where to begin: the last that was good */
+	PGconn	   *begun;			/* was not made in time; NULL: none */
+	PostgresPollingStatusType begun_status;
+	int			begun_target;
 	Target		targets[TARGETS_MAX];
 } Connector;
 
 extern bool connector_open(Connector *connector, const char *conninfo,
 						   KeyrightError *error);
 extern void connector_close(Connector *connector);
+
+/* In a child of fork(): the connection that was begun is the parent's. */
+extern void connector_forget(Connector *connector);
 
 /*
  * A connection that works, or NULL with sqlstate and message of *answer

@@ -10,6 +10,12 @@
  * (a wrong password) ends the search; one that is restarting, full or read
  * only does not.
  *
+ * A connection that was not made in time is not thrown away when the server
+ * has taken it: it may be made while we pause, and then the next question uses
+ * it.  A server to which everybody returns at once is slow; if all gave up and
+ * came again, it would be busy with those who have gone.  But a part of the
+ * time is kept for another try, since whoever is silent now may stay so.
+ *
  * libpq does not tell the SQLSTATE of a failed connection.  It is in the text
  * of the message, in a form that no translation changes, when the verbosity
  * is "verbose".
@@ -20,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PARAMS_MAX			80
 
@@ -156,9 +163,17 @@ connector_open(Connector *connector, const char *conninfo,
 	return false;
 }
 
+static void
+drop_begun(Connector *connector)
+{
+	PQfinish(connector->begun);
+	connector->begun = NULL;
+}
+
 void
 connector_close(Connector *connector)
 {
+	drop_begun(connector);
 	for (int i = 0; i < TARGETS_MAX; i++)
 	{
 		Target	   *target = &connector->targets[i];
@@ -170,6 +185,14 @@ connector_close(Connector *connector)
 	}
 	PQconninfoFree(connector->options);
 	connector->options = NULL;
+}
+
+void
+connector_forget(Connector *connector)
+{
+	if (connector->begun != NULL && PQsocket(connector->begun) >= 0)
+		close(PQsocket(connector->begun));
+	connector->begun = NULL;
 }
 
 void
@@ -255,32 +278,79 @@ tell_failure(KeyrightAnswer *answer, PGconn *conn)
 		memcpy(answer->sqlstate, "28000", 6);
 }
 
+/* Is it done, one way or the other?  False: not in time. */
 static bool
-finish_connecting(PGconn *conn, const Patience *patience,
-				  KeyrightAnswer *answer)
+poll_connection(PGconn *conn, PostgresPollingStatusType *status,
+				const Patience *patience)
 {
-	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-
 	if (PQstatus(conn) == CONNECTION_BAD)
-		status = PGRES_POLLING_FAILED;
-	while (status == PGRES_POLLING_READING ||
-		   status == PGRES_POLLING_WRITING)
+		*status = PGRES_POLLING_FAILED;
+	while (*status == PGRES_POLLING_READING ||
+		   *status == PGRES_POLLING_WRITING)
 	{
 		if (!patience_wait(patience, PQsocket(conn),
-						   status == PGRES_POLLING_READING ?
+						   *status == PGRES_POLLING_READING ?
 						   POLLIN : POLLOUT))
-		{
-			answer->sqlstate[0] = '\0';
-			text_copy(answer->message, sizeof(answer->message),
-					  "there was no connection in time");
 			return false;
-		}
-		status = PQconnectPoll(conn);
+		*status = PQconnectPoll(conn);
 	}
-	if (status == PGRES_POLLING_OK && PQsetnonblocking(conn, 1) == 0)
-		return true;
-	tell_failure(answer, conn);
-	return false;
+	return true;
+}
+
+/*
+ * Before the server's side of the socket is there, nothing is lost by
+ * beginning anew, and much of time may be: a packet that got lost is repeated
+ * later and later.
+ */
+static bool
+is_worth_keeping(const PGconn *conn)
+{
+	return PQstatus(conn) != CONNECTION_BAD &&
+		PQstatus(conn) != CONNECTION_NEEDED &&
+		PQstatus(conn) != CONNECTION_STARTED;
+}
+
+/* Takes conn: returns it, keeps it for the next time, or ends it. */
+static PGconn *
+finish_connecting(Connector *connector, const Target *target, PGconn *conn,
+				  PostgresPollingStatusType status,
+				  const Patience *patience, KeyrightAnswer *answer)
+{
+	if (!poll_connection(conn, &status, patience))
+	{
+		answer->sqlstate[0] = '\0';
+		text_copy(answer->message, sizeof(answer->message),
+				  "there was no connection in time");
+		if (is_worth_keeping(conn))
+		{
+			drop_begun(connector);
+			connector->begun = conn;
+			connector->begun_status = status;
+			connector->begun_target = (int) (target - connector->targets);
+			return NULL;
+		}
+	}
+	else if (status == PGRES_POLLING_OK && PQsetnonblocking(conn, 1) == 0)
+		return conn;
+	else
+		tell_failure(answer, conn);
+	PQfinish(conn);
+	return NULL;
+}
+
+/* What was begun the last time, if it is this target's. */
+static PGconn *
+connect_begun(Connector *connector, const Target *target,
+			  const Patience *patience, KeyrightAnswer *answer)
+{
+	Patience	part = patience_share(patience, 3);
+	PGconn	   *conn = connector->begun;
+
+	if (conn == NULL || connector->begun_target != target - connector->targets)
+		return NULL;
+	connector->begun = NULL;
+	return finish_connecting(connector, target, conn,
+							 connector->begun_status, &part, answer);
 }
 
 static PGconn *
@@ -299,10 +369,8 @@ connect_to(Connector *connector, const Target *target, const char *address,
 	}
 	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 	PQsetNoticeReceiver(conn, ignore_notice, NULL);
-	if (finish_connecting(conn, patience, answer))
-		return conn;
-	PQfinish(conn);
-	return NULL;
+	return finish_connecting(connector, target, conn, PGRES_POLLING_WRITING,
+							 patience, answer);
 }
 
 /* ----- one host ----- */
@@ -352,8 +420,10 @@ connect_to_target(Connector *connector, Target *target,
 				  const Patience *patience, KeyrightAnswer *answer)
 {
 	Addresses	addresses;
-	PGconn	   *conn = NULL;
+	PGconn	   *conn = connect_begun(connector, target, patience, answer);
 
+	if (conn != NULL)
+		return conn;
 	if (!needs_lookup(target))
 		return connect_to(connector, target, NULL, patience, answer);
 	if (!find_addresses(target, &addresses, patience, answer))
@@ -389,6 +459,7 @@ connector_connect(Connector *connector, const Patience *patience,
 		if (conn != NULL)
 		{
 			connector->first = number;
+			drop_begun(connector);
 			return conn;
 		}
 	}

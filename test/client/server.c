@@ -10,9 +10,11 @@
 
 #include <libpq-fe.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -389,6 +391,99 @@ test_silence(void)
 	close(fd);
 }
 
+/* ----- a server that is slow to let people in ----- */
+
+#define SLOWNESS_US			1200000
+
+static int
+connect_to_server(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int			fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/.s.PGSQL.%s",
+			 getenv("PGHOST"), getenv("PGPORT"));
+	if (fd < 0 || connect(fd, (struct sockaddr *) &address,
+						  sizeof(address)) != 0)
+		abort();
+	return fd;
+}
+
+/* Passes on what there is to read; false: that was all. */
+static bool
+pass_on(int from, int to)
+{
+	char		bytes[8192];
+	ssize_t		size = read(from, bytes, sizeof(bytes));
+
+	return size > 0 &&
+		send(to, bytes, (size_t) size, MSG_NOSIGNAL) == size;
+}
+
+static void *
+relay(void *arg)
+{
+	struct pollfd fds[2] = {
+		{.fd = (int) (intptr_t) arg, .events = POLLIN},
+		{.fd = connect_to_server(), .events = POLLIN}
+	};
+	bool		open = true;
+
+	usleep(SLOWNESS_US);
+	while (open && poll(fds, 2, -1) > 0)
+	{
+		if (fds[0].revents != 0)
+			open = pass_on(fds[0].fd, fds[1].fd);
+		if (open && fds[1].revents != 0)
+			open = pass_on(fds[1].fd, fds[0].fd);
+	}
+	close(fds[0].fd);
+	close(fds[1].fd);
+	return NULL;
+}
+
+/* Runs until its socket is shut down. */
+static void *
+slow_server(void *arg)
+{
+	int			listener = *(int *) arg;
+	int			fd;
+	pthread_t	thread;
+
+	while ((fd = accept(listener, NULL, NULL)) >= 0)
+	{
+		pthread_create(&thread, NULL, relay, (void *) (intptr_t) fd);
+		pthread_detach(thread);
+	}
+	return NULL;
+}
+
+/* Each try is too short for it, but what one has begun serves the next. */
+static void
+test_slow(void)
+{
+	App		   *app = app_new("slow");
+	KeyrightError error;
+	char		conninfo[512];
+	int			fd;
+	int			port = silent_server(&fd);
+	pthread_t	thread;
+
+	new_license("slow", 1, 60);
+	pthread_create(&thread, NULL, slow_server, &fd);
+	snprintf(conninfo, sizeof(conninfo), "host=localhost port=%d", port);
+	app->options.conninfo = conninfo;
+	app->options.request_limit_ms = 800;
+	app->options.wait_ms = 30000;
+	ok(app_checkout(app, &error) == KEYRIGHT_OK && live("slow") == 1,
+	   "a server that needs longer than a question may take is reached");
+	app_free(app);
+	ok(live("slow") == 0, "and told of the end");
+	shutdown(fd, SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
 /* Somebody else's server: it answers, but not with our vendor's signature. */
 static void
 test_other_key(void)
@@ -513,6 +608,7 @@ main(int argc, char **argv)
 	test_crash(argv[1]);
 	test_errors();
 	test_silence();
+	test_slow();
 	test_other_key();
 	test_suspended();
 	test_busy();
