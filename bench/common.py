@@ -241,6 +241,15 @@ BEAT = WALK + """
 SELECT * FROM keyright_heartbeat(:license, bench_seat_id(:slot));
 """
 
+# The same, many at once.  Variable: batch, which divides seats
+BEAT_MANY = r"""
+\set at (:at + 197) % (:each / :batch)
+\set group :client_id * (:each / :batch) + :at
+\set license :first + :group * :batch / :seats
+\set slot :group * :batch % :seats + 1
+SELECT * FROM keyright_heartbeat_many(:license, bench_seat_ids(:slot, :batch));
+"""
+
 # The limit of a beat: see bench/limit.  Variable: size, of what is signed
 LIMIT_TABLE = """
 CREATE TABLE limit_seat (LIKE keyright.seat INCLUDING INDEXES)
