@@ -35,6 +35,15 @@ ifneq ($(PGXS),)
 include $(PGXS)
 # A header that changed must reach every object: PGXS does not track that.
 $(OBJS): $(wildcard src/*.h src/core/*.h)
+# The library and the command go along where they can be built, that is where
+# libpq's headers are; "make WITH_CLIENT=" leaves them out.
+WITH_CLIENT ?= $(shell pkg-config --exists libpq libsodium 2>/dev/null && \
+	echo yes)
+ifneq ($(strip $(WITH_CLIENT)),)
+all: build-client
+install: install-client
+uninstall: uninstall-client
+endif
 else
 # A fresh machine: "make demo" and "make test" install what is missing here.
 all install installcheck:
@@ -47,14 +56,17 @@ endif
 # What follows needs no PGXS, installs nothing into PostgreSQL and touches no
 # server of yours.
 
-# The library and the command, for machines with or without a server.
+# The library and the command alone, for machines without a server.
 client:
 	@scripts/deps client
 	@$(MAKE) -C client
 
+build-client:
+	@$(MAKE) -C client
+
 # As another user than the one who builds: install what was built.
-install-client:
-	@$(MAKE) -C client install
+install-client uninstall-client:
+	@$(MAKE) -C client $(@:-client=)
 
 test:
 	@test/run
@@ -67,5 +79,5 @@ bench:
 	@scripts/deps bench
 	@bench/run
 
-.PHONY: all install installcheck clean client install-client test demo \
-	demo-shell bench
+.PHONY: all install uninstall installcheck clean client build-client \
+	install-client uninstall-client test demo demo-shell bench
