@@ -3,16 +3,18 @@
 # within a tenth of a second (at a ttl of 8 s) there are at most three times as
 # many beats as there are on the average.
 #
-# Every keeper has to connect again, which takes a small machine up to 40 ms.  So
-# that it can do that within a third of the ttl, this is 24 s and all is three
-# times as slow: a slot is 300 ms.  (In shorter ones there would be three beats
-# on the average, and nine now and then by chance alone.)
+# Every keeper has to connect again, which takes a small machine up to 40 ms.
+# So that it can do that within a third of the ttl, this is 24 s and all is
+# three times as slow: a slot is 300 ms.  (In shorter ones there would be three
+# beats on the average, and nine now and then by chance alone.)
 #
 # How: 200 keepers in one process, which know a primary and its streaming
 # standby.  Beats are counted where they arrive: a beat that renews writes its
-# time (issued_at, microseconds by the server's clock) into its seat's row.  The
-# rows are looked at more often than a keeper beats, so none is missed.  What is counted is one full period, a third of the ttl, from the
-# first beat after the return on: peak and mean are those of its slots.  Meanwhile another session samples that no license is oversold.
+# time (issued_at, microseconds by the server's clock) into its seat's row.
+# The rows are looked at more often than a keeper beats, so none is missed.
+# What is counted is one full period, a third of the ttl, from the first beat
+# after the return on: peak and mean are those of its slots.  Meanwhile another
+# session samples that no license is oversold.
 
 use strict;
 use warnings;
