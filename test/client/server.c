@@ -592,6 +592,101 @@ test_fork(void)
 	app_free(app);
 }
 
+/* ----- the boundary: the client's answer and the server's ----- */
+
+static bool
+sql_says(const char *format, ...)
+{
+	char		query[1024];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(query, sizeof(query), format, args);
+	va_end(args);
+	return strcmp(sql(query), "t") == 0;
+}
+
+/* Microseconds since 1970, exactly, whatever the session's time zone. */
+#define AT "'epoch'::timestamptz + %lld * interval '1 us'"
+
+/*
+ * Rule 1 around its boundary, with the same numbers on both sides; 1 us is
+ * what the smallest unit of either can tell.
+ */
+static void
+test_rule_1(int64_t expires_at)
+{
+	static const int64_t tolerances[] = {0, 1, 5000000, -1};
+	bool		same = true;
+	bool		sharp = true;
+
+	for (size_t i = 0; i < sizeof(tolerances) / sizeof(tolerances[0]); i++)
+		for (int64_t d = -1; d <= 1; d++)
+		{
+			int64_t		at = expires_at + tolerances[i] + d;
+			bool		live = lease_is_live(expires_at, tolerances[i], at);
+
+			sharp = sharp && live == (d <= 0);
+			same = same && live ==
+				sql_says("SELECT keyright_is_live(" AT
+						 ", %lld * interval '1 us', " AT ")",
+						 (long long) expires_at, (long long) tolerances[i],
+						 (long long) at);
+		}
+	ok(sharp, "a lease is live up to its end and tolerance, 1 us no longer");
+	ok(same, "so says the server, of the same numbers");
+}
+
+/* The end of a token is exclusive: no verifier counts longer than the seat. */
+static void
+test_token_end(const char *token, int64_t expires_at)
+{
+	bool		same = true;
+	bool		sharp = true;
+
+	for (int64_t d = -1; d <= 1; d++)
+	{
+		int64_t		at = expires_at + d;
+		KeyrightVerdict verdict = keyright_verify(token, strlen(token), jwks,
+												  strlen(jwks), at, NULL,
+												  NULL);
+
+		sharp = sharp && verdict ==
+			(d < 0 ? KEYRIGHT_TOKEN_VALID : KEYRIGHT_TOKEN_EXPIRED);
+		sharp = sharp && (time_left(expires_at, at) > 0) == (d < 0);
+		same = same &&
+			sql_says("SELECT status = '%s' FROM keyright_verify('%s', NULL, "
+					 AT ")", keyright_verdict_name(verdict), token,
+					 (long long) at);
+	}
+	ok(sharp, "a token is valid until 1 us before its end");
+	ok(same, "so says the server, of the same token");
+}
+
+static void
+test_boundary(void)
+{
+	App		   *app = app_new("boundary");
+	char		token[KEYRIGHT_TOKEN_SIZE];
+	KeyrightInfo info = {.size = sizeof(info)};
+	int64_t		expires_at;
+
+	new_license("boundary", 1, 60);
+	app_checkout(app, NULL);
+	keyright_token(app->seat, token);
+	keyright_info(app->seat, &info);
+	expires_at = info.expires_at * INT64_C(1000000);
+	ok(sql_says("SELECT expires_at = " AT " FROM keyright.seat s"
+				" JOIN keyright.license l ON l.id = s.license"
+				" WHERE license_id = 'boundary'", (long long) expires_at),
+	   "token and row end at the same microsecond");
+	test_rule_1(expires_at);
+	/* Fractional seconds, which a lease never has, but the rule knows. */
+	test_rule_1(expires_at + 123457);
+	test_token_end(token, expires_at);
+	app_free(app);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -613,6 +708,7 @@ main(int argc, char **argv)
 	test_suspended();
 	test_busy();
 	test_fork();
+	test_boundary();
 	PQfinish(admin);
 	return finish();
 }
