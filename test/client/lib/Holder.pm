@@ -76,6 +76,14 @@ sub story
 	return join ' ', map { $_->[2] } $self->lines('event', $since);
 }
 
+# The event that told of a state; undef: it was not told yet.
+sub seen
+{
+	my ($self, $state, $since) = @_;
+	my ($event) = grep { $_->[2] eq $state } $self->lines('event', $since);
+	return $event;
+}
+
 # Awaits a state; the event, or undef.  No test of its own: it says nothing.
 sub await
 {
@@ -83,8 +91,7 @@ sub await
 	my $until = monotonic() + ($seconds // 60);
 	for (;;)
 	{
-		my ($event) = grep { $_->[2] eq $state }
-		  $self->lines('event', $since);
+		my $event = $self->seen($state, $since);
 		return $event if $event;
 		return undef if monotonic() > $until;
 		sleep 0.05;

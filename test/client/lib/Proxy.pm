@@ -8,6 +8,7 @@
 # The server is the path of a socket, or host:port.  What it can do, until
 # "pass", or N times where a number is given (none: until "pass"):
 #
+#   hold                closes what is open, lets new connections wait
 #   refuse              closes what is open, refuses new connections
 #   silence             accepts, reads, passes nothing on
 #   drop_requests [N]   a question that the server never sees
@@ -158,7 +159,8 @@ sub _work
 	for (;;)
 	{
 		my @links = values %{ $self->{links} };
-		my $select = IO::Select->new($control, $self->{listener} // (),
+		my $listener = $self->{faults}{hold} ? undef : $self->{listener};
+		my $select = IO::Select->new($control, $listener // (),
 			map { ($_->{client}, $_->{server} // ()) } @links);
 		for my $handle ($select->can_read($self->_patience))
 		{
@@ -225,7 +227,7 @@ sub _command
 		$self->_listen($self->{port}) unless $self->{listener};
 		return;
 	}
-	if ($word =~ /^(?:close|refuse|answer_login|no_tls)$/)
+	if ($word =~ /^(?:close|hold|refuse|answer_login|no_tls)$/)
 	{
 		$self->_close($_) for values %{ $self->{links} };
 	}
