@@ -53,12 +53,27 @@ wall_is_trusted(const Clocks *now, int64_t iat)
 	return now->wall / SECOND_NS >= iat;
 }
 
+/*
+ * A server whose clock was set back does not shorten what it signed: it signs
+ * the same end again, hours away by that clock.  When the clock is set right
+ * that end is near.  So an end that is no later than the one before is worth
+ * no more than that was when it came, and the next beat is not hours away.
+ */
+static bool
+is_no_later(const Lease *lease, const Lease *old)
+{
+	return old != NULL && seat_id_equal(lease->seat_id, old->seat_id) &&
+		lease->expires_at <= old->expires_at;
+}
+
 static void
-set_ends(Lease *lease, int64_t issued_at_us,
+set_ends(Lease *lease, const Lease *old, int64_t issued_at_us,
 		 const Clocks *sent, const Clocks *now)
 {
 	lease->window = signed_window(lease->issued_at, lease->expires_at,
 								  issued_at_us);
+	if (is_no_later(lease, old) && lease->window > old->window)
+		lease->window = old->window;
 	lease->ends_boot = time_add(sent->boot, lease->window);
 	lease->ends_wall = wall_is_trusted(now, lease->issued_at) ?
 		time_add(sent->wall, lease->window) : TIME_MAX;
@@ -129,7 +144,7 @@ judge_answer(Lease *lease, const Terms *terms, const Lease *old,
 	if (is_same_token(lease, old))
 		*lease = *old;
 	else
-		set_ends(lease, answer->issued_at_us, sent, now);
+		set_ends(lease, old, answer->issued_at_us, sent, now);
 
 	if (time_left(lease->ends_boot, now->boot) > 0)
 		return JUDGED_GOOD;

@@ -396,6 +396,8 @@ test_server_clock(void)
 		sim_run(sim, 10 * MINUTE);
 		sim_ok(sim, "waiting held",
 			   "a server's clock that is set throws nobody out");
+		ok(sim_left(sim) <= 61 * SECOND_NS,
+		   "nor does it make a lease longer than it was");
 		sim_free(sim);
 	}
 	for (int i = 0; i < 2; i++)

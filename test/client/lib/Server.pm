@@ -7,7 +7,8 @@
 #   $server->stop('fast');
 #   $server->start;
 #
-# Its programs are those of KEYRIGHT_BINDIR.
+# Its programs are those of KEYRIGHT_BINDIR.  A hash as the first argument is
+# an environment for it.
 
 package Server;
 
@@ -24,16 +25,20 @@ my $cluster = abs_path(dirname(__FILE__) . '/../../../scripts/cluster');
 my @running;
 END
 {
+	# One that does not stop must not keep the others from it.
 	local $?;
-	$_->stop('immediate') for @running;
+	system($cluster, 'stop', $_->{folder}, 'immediate') for @running;
 }
 
 sub new
 {
-	my ($class, $name, @settings) = @_;
+	my $class = shift;
+	my $env = ref $_[0] ? shift : {};
+	my ($name, @settings) = @_;
 	my ($port) = map { /^port=(\d+)/ } @settings;
 	my $self =
-	  bless { folder => "$Cli::dir/$name", port => $port // 5432 }, $class;
+	  bless { folder => "$Cli::dir/$name", port => $port // 5432, env => $env },
+	  $class;
 	push @running, $self;
 	$self->start(@settings, 'shared_buffers=8MB');
 	$self->sql('CREATE EXTENSION keyright');
@@ -57,18 +62,9 @@ sub stop
 sub _cluster
 {
 	my ($self, $verb, @rest) = @_;
-	my %environment = (%ENV, %{ $self->{env} // {} });
-	local %ENV = %environment;
+	local %ENV = (%ENV, %{ $self->{env} });
 	system($cluster, $verb, $self->{folder}, @rest) == 0
 	  or BAIL_OUT("scripts/cluster $verb failed");
-	return;
-}
-
-# What is set for every start from now on.
-sub with_env
-{
-	my ($self, %env) = @_;
-	$self->{env} = {%env};
 	return;
 }
 
