@@ -496,12 +496,26 @@ for my $c (@patient)
 ########################################################################
 # To the end, and beyond
 
-for my $c (@cases)
+my @sudden = grep { $_->{expected}{seat} ne 'to its signed end' } @cases;
+break_it($_) for @sudden;
+for my $c (@sudden)
+{
+	my $event = $c->{holder}->await($c->{expected}{state}, $c->{broken});
+	tells($c, $event);
+	next unless $event;
+	is($event->[5], 0, '... the seat is over');
+	# On a busy machine a first question may not be answered in time.
+	my ($first) = $c->{holder}->lines('event', $c->{broken});
+	ok($first->[1] == $event->[1] || $first->[3] eq 'unreachable',
+		'... and did not have to lapse')
+	  or diag(map { "@$_\n" } $c->{holder}->lines('event'));
+}
+
+for my $c (@patient)
 {
 	break_it($c);
 	# Of silence nobody can say how much of it there will be.
-	$c->{end} = $c->{holder}->may_run_until
-	  if $c->{expected}{seat} eq 'to its signed end';
+	$c->{end} = $c->{holder}->may_run_until;
 }
 for my $c (@patient)
 {
@@ -512,18 +526,6 @@ for my $c (@patient)
 	cmp_ok($after, '>', -0.3, '... not before the end that was signed');
 	cmp_ok($after, '<', $slack, '... nor much later');
 	is($c->{holder}->may_run, 0, '... nobody may run');
-}
-my @sudden = grep { $_->{expected}{seat} ne 'to its signed end' } @cases;
-for my $c (@sudden)
-{
-	my $event = $c->{holder}->await($c->{expected}{state}, $c->{broken});
-	tells($c, $event);
-	next unless $event;
-	is($event->[5], 0, '... the seat is over');
-	my ($first) = grep { $_->[2] eq 'lost' && $_->[3] eq 'lapsed' }
-	  $c->{holder}->lines('event', $c->{broken});
-	ok(!$first || $first->[1] > $event->[1], '... and did not have to lapse')
-	  or diag(map { "@$_\n" } $c->{holder}->lines('event'));
 }
 for my $c (@cases)
 {

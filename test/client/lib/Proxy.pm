@@ -513,7 +513,9 @@ sub _reply
 	}
 	if ($self->_happens('garble'))
 	{
+		# libpq sets aside the memory that a message announces: not 2 GB.
 		$reply = join '', map { chr int rand 256 } 1 .. length $reply;
+		substr($reply, 1, 2) = "\0\0";
 	}
 	elsif ($self->_happens('forge'))
 	{
