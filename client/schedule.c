@@ -12,11 +12,11 @@
  * together, must not come together: everything is jittered, the first beat
  * most of all.  While a server is away, everybody whose beat was due waits in
  * a pause.  When it returns they come as fast as their pauses are short, and
- * beside them those whose beats are due only now.  So the pauses after silence
- * are nearly as long as that between two beats: then there are some twice as
- * many beats as ever.  Pauses that begin short and double make that six times.
- * The first one is short all the same, since most often a single packet or
- * connection was lost; few are in it when a server returns.
+ * beside them those whose beats are due only now.  So a pause after silence is
+ * nearly as long as that between two beats, from the first one on: then there
+ * are at most twice as many beats as ever.  Pauses that begin short and double
+ * make that six times.  Short ones are for a server that is there and had
+ * others in the way.
  */
 #include "schedule.h"
 
@@ -115,21 +115,19 @@ in_time(Keeper *keeper, int64_t delay, const Clocks *now)
 }
 
 int64_t
+beat_retry_delay(Keeper *keeper, const Clocks *now)
+{
+	return in_time(keeper, smaller(keeper->lease.window / 10 * 3, RETRY_MAX),
+				   now);
+}
+
+int64_t
 beat_soon_delay(Keeper *keeper, const Clocks *now)
 {
 	int64_t		delay = between(keeper->lease.window / 60, RETRY_MIN,
 								SECOND_NS);
 
 	return in_time(keeper, doubled(delay, pauses(keeper), RETRY_MAX), now);
-}
-
-int64_t
-beat_retry_delay(Keeper *keeper, const Clocks *now)
-{
-	if (pauses(keeper) == 0)
-		return beat_soon_delay(keeper, now);
-	return in_time(keeper, smaller(keeper->lease.window / 10 * 3, RETRY_MAX),
-				   now);
 }
 
 int64_t
