@@ -180,19 +180,11 @@ for my $case ([ one => 1 ], [ two => 2 ])
 	# What got no answer takes its connection with it.
 	is(scalar($proxy->log('connect')), 1 + $count,
 		"... and exactly $count had no answer");
-	# A try may take a quarter of what is left, and a pause a sixth.
-	my @failed = (grep { $_ <= $held->[1] }
-		map { $_->[0] } $proxy->log('ask', 'heartbeat'))[ -($count + 1) .. -1 ];
-	my $all = $failed[-1] - $failed[0];
-	my $patience = 0;
-	my $left = $ttl;
-	for (1 .. $count)
-	{
-		$patience += $left / 4 + $left / 6;
-		$left -= $left / 4 + $left / 6;
-	}
-	ok($all < $patience + 1,
-		sprintf '... sooner than usual: %.1f s for %d', $all, $count);
+	# From each failure to the next try: no longer than between heartbeats.
+	my ($next) = grep { $_->[0] > $dropped->[1] } $proxy->log('connect');
+	my $pause = $next->[0] - $dropped->[1];
+	ok($pause < ($ttl + 1) / 3 + 1,
+		sprintf '... soon: tried again after %.1f s', $pause);
 }
 # late
 my $before = $proxy{late}->log('reply', 'heartbeat');
