@@ -9,6 +9,7 @@
  * nothing keeps it alive after it.
  *
  *		KeyrightOptions options;
+ *		KeyrightError error;
  *		Keyright   *seat;
  *
  *		keyright_options_init(&options);
@@ -19,8 +20,7 @@
  *			keyright_checkout(seat, &error) == KEYRIGHT_OK)
  *			while (work_to_do() && keyright_may_run(seat) > 0)
  *				work();
- *		keyright_checkin(seat, NULL);
- *		keyright_close(seat);
+ *		keyright_close(seat);		(gives the seat back)
  *
  * Threads: a handle may be used from several threads at once, but nothing may
  * be called on it while or after keyright_close() runs.  Different handles

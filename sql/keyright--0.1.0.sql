@@ -433,8 +433,7 @@ CREATE VIEW keyright.wraparound AS
          pg_catalog.age(d.datfrozenxid) OPERATOR(pg_catalog.>)
            (s.freeze_max_age OPERATOR(pg_catalog.*) 1.2) AS warning
     FROM pg_catalog.pg_database d
-    CROSS JOIN (SELECT pg_catalog.current_setting('autovacuum_freeze_max_age')::integer AS freeze_max_age) s
-   WHERE d.datallowconn;
+    CROSS JOIN (SELECT pg_catalog.current_setting('autovacuum_freeze_max_age')::integer AS freeze_max_age) s;
 REVOKE ALL ON keyright.wraparound FROM PUBLIC;
 COMMENT ON VIEW keyright.wraparound IS
   'Whether transaction ids are used faster than they are frozen: single heartbeats take one each, 432 million a day at 5,000 a second. See keyright_heartbeat_many().';

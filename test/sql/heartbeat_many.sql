@@ -124,7 +124,7 @@ SELECT transaction_ids_used BETWEEN 1 AND freeze_max_age AS used,
        freeze_max_age = current_setting('autovacuum_freeze_max_age')::int AS freeze_max_age,
        transaction_ids_limit, warning
   FROM keyright.wraparound WHERE database = current_database();
-SELECT count(*) = (SELECT count(*) FROM pg_database WHERE datallowconn) AS all_databases FROM keyright.wraparound;
+SELECT count(*) = (SELECT count(*) FROM pg_database) AS all_databases FROM keyright.wraparound;
 -- it comes when freezing is a fifth late; of ages that are made up
 CREATE FUNCTION pg_temp.of_age(ids bigint) RETURNS SETOF boolean LANGUAGE plpgsql AS $$
 BEGIN
