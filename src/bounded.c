@@ -189,7 +189,11 @@ at_transaction_event(XactEvent event, void *arg)
 					errmsg("cannot PREPARE a transaction that holds a license's lock"),
 					errhint("Use COMMIT: a prepared transaction would keep the license locked until somebody ends it."));
 			break;
-		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PRE_COMMIT:
+			/* it must not cancel the wait for a standby: that would commit */
+			hold_end();
+			CHECK_FOR_INTERRUPTS();
+			break;
 		case XACT_EVENT_ABORT:
 			hold_end();
 			break;

@@ -207,6 +207,7 @@ checkout(FunctionCallInfo fcinfo)
 	shared_mark_database();
 
 	license_lock_and_look(&request.license, license_id, &request.look);
+	durable_unlock_first();
 	license_require_usable(&request.license, request.look.now);
 	resolve_ttl(&request);
 	seat_table_open(&request.table, request.look.snapshot);

@@ -13,20 +13,19 @@
  * the postmaster puts it into shared memory at its start, the launcher at
  * every reload.
  *
- * Who holds a license's lock gives it back as soon as his commit is in the
+ * A check-out or check-in gives its lock back as soon as its commit is in the
  * log's buffers, and then waits for the disk (and for synchronous standbys)
  * before he is answered.  Otherwise the check-outs of a license would wait for
  * one flush after the other; so they share one.  (Early lock release: Johnson
  * et al., Aether, VLDB 2010.)  It is safe because the log is one sequence:
  * whoever builds on such a commit commits after it, so that his own flush
- * covers both, and nobody was told of what a crash takes back.  Who only reads
- * and then acts for good, which is a beat with bad news, flushes what he read.
- * Standbys learn from the commit's own record that somebody waits until it is
+ * covers both; and a refusal promises nothing.  What others act upon for good
+ * without writing, a revocation or the end of a license, is on the disk before
+ * anybody sees it, as ever.  Standbys learn from the commit's own record that somebody waits until it is
  * applied, so with remote_apply the lock is kept as PostgreSQL does.
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "replication/syncrep.h"
@@ -36,6 +35,7 @@
 
 static bool promised = false;
 static bool unlock_first = false;
+static bool unlock_last = false;
 static int	owed = SYNCHRONOUS_COMMIT_OFF;	/* to be waited for */
 static bool changed = false;
 static int	session_level;
@@ -59,9 +59,9 @@ durable_unlock_first(void)
 }
 
 void
-durable_require(TransactionId xid)
+durable_unlock_last(void)
 {
-	XLogFlush(TransactionIdGetCommitLSN(xid));
+	unlock_last = true;
 }
 
 static void
@@ -79,7 +79,7 @@ before_commit(void)
 
 	if (promised && keyright_shared != NULL)
 		level = Max(level, keyright_shared->synchronous_commit);
-	if (unlock_first && level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
+	if (unlock_first && !unlock_last && level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 	{
 		owed = level;
@@ -98,13 +98,14 @@ at_transaction_event(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT)
 		before_commit();
-	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+	else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
+			 event == XACT_EVENT_PREPARE)
 	{
 		if (changed)
 			set_level(session_level);
 		if (event == XACT_EVENT_ABORT)
 			owed = SYNCHRONOUS_COMMIT_OFF;
-		promised = unlock_first = changed = false;
+		promised = unlock_first = unlock_last = changed = false;
 	}
 }
 

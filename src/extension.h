@@ -79,8 +79,8 @@ extern void durable_commit(void);
  */
 extern void durable_unlock_first(void);
 
-/* Waits until the commit of this transaction, which was seen, is on the disk. */
-extern void durable_require(TransactionId xid);
+/* The same transaction does what others act upon for good: not so then. */
+extern void durable_unlock_last(void);
 
 /* Tells the others what it says: by the postmaster and by the launcher. */
 extern void durable_publish(void);
@@ -247,8 +247,7 @@ extern Datum seat_column(SeatTable *table, int attnum, bool *isnull);
 extern char *seat_text(SeatTable *table, int attnum);
 extern const char *seat_ended(SeatTable *table, const pg_uuid_t *seat_id);
 
-/* Who wrote the current row, and whether it was this transaction. */
-extern TransactionId seat_written_by(SeatTable *table);
+/* Whether this transaction wrote the current row. */
 extern bool seat_is_own_work(SeatTable *table);
 
 /* Whether somebody has, or had, a lock on the current row's version. */

@@ -105,6 +105,8 @@ delete_license(FunctionCallInfo fcinfo)
 	}
 	delete_seats(&license, &look);
 	delete_row(&license, look.snapshot);
+	durable_commit();
+	durable_unlock_last();
 	look_end(&look);
 	PG_RETURN_VOID();
 }

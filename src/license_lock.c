@@ -64,7 +64,6 @@ acquire(int32 license, bool dont_wait)
 	if (result == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	hold_begin();
-	durable_unlock_first();
 	return true;
 }
 

@@ -114,6 +114,7 @@ revoke_target(FunctionCallInfo fcinfo, const Target *target)
 	license_lock_and_look(&license, license_id, &look);
 	end_leases((ReturnSetInfo *) fcinfo->resultinfo, &license, &look, target);
 	durable_commit();
+	durable_unlock_last();
 	look_end(&look);
 	return (Datum) 0;
 }

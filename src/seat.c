@@ -188,16 +188,12 @@ tuple_header(SeatTable *table)
 	return ((BufferHeapTupleTableSlot *) table->slot)->base.tuple->t_data;
 }
 
-TransactionId
-seat_written_by(SeatTable *table)
-{
-	return HeapTupleHeaderGetXmin(tuple_header(table));
-}
-
 bool
 seat_is_own_work(SeatTable *table)
 {
-	return TransactionIdIsCurrentTransactionId(seat_written_by(table));
+	TransactionId xmin = HeapTupleHeaderGetXmin(tuple_header(table));
+
+	return TransactionIdIsCurrentTransactionId(xmin);
 }
 
 bool
