@@ -125,130 +125,148 @@ find(Bucket *bucket, const HintKey *key)
 }
 
 static Hint *
-find_or_make(Bucket *bucket, const HintKey *key)
+make(Bucket *bucket, const HintKey *key)
 {
-	Hint	   *hint = find(bucket, key);
+	Hint	   *hint = &bucket->hints[bucket->victim++ % BUCKET_ENTRIES];
 
-	if (hint != NULL)
-		return hint;
-	hint = &bucket->hints[bucket->victim++ % BUCKET_ENTRIES];
 	memset(hint, 0, sizeof(*hint));
 	hint->key = *key;
 	return hint;
+}
+
+/*
+ * The entry of a license, its bucket locked: close_hint() unlocks it.  NULL,
+ * and nothing is locked, when there is none and none is wanted, or no memory.
+ */
+static Hint *
+open_hint(SeatTable *table, int32 license, bool wanted, Bucket **bucket)
+{
+	HintKey		key = make_key(table, license);
+	Hint	   *hint;
+
+	*bucket = lock_bucket(&key);
+	if (*bucket == NULL)
+		return NULL;
+	hint = find(*bucket, &key);
+	if (hint == NULL && wanted)
+		hint = make(*bucket, &key);
+	if (hint == NULL)
+		LWLockRelease(&(*bucket)->lock);
+	return hint;
+}
+
+static void
+close_hint(Bucket *bucket)
+{
+	LWLockRelease(&bucket->lock);
 }
 
 bool
 hint_is_full(SeatTable *table, const License *license, TimestampTz now,
 			 TimestampTz *until)
 {
-	HintKey		key = make_key(table, license->id);
-	Bucket	   *bucket = lock_bucket(&key);
-	Hint	   *hint;
-	bool		full = false;
+	Bucket	   *bucket;
+	Hint	   *hint = open_hint(table, license->id, false, &bucket);
+	bool		full;
 
-	if (bucket == NULL)
+	if (hint == NULL)
 		return false;
-	hint = find(bucket, &key);
-	if (hint != NULL && hint->proven_seats != NONE &&
+	full = hint->proven_seats != NONE &&
 		hint->proven_seats >= license->seat_count &&
-		lease_is_live(hint->proven_until, license->skew, now))
-	{
+		lease_is_live(hint->proven_until, license->skew, now);
+	if (full)
 		*until = hint->proven_until;
-		full = true;
-	}
-	LWLockRelease(&bucket->lock);
+	close_hint(bucket);
 	return full;
 }
 
 void
 hint_set_full(SeatTable *table, const License *license, TimestampTz until)
 {
-	HintKey		key = make_key(table, license->id);
 	Bucket	   *bucket;
 	Hint	   *hint;
 
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return;
-	bucket = lock_bucket(&key);
-	if (bucket == NULL)
+	hint = open_hint(table, license->id, true, &bucket);
+	if (hint == NULL)
 		return;
-	hint = find_or_make(bucket, &key);
 	hint->proven_seats = license->seat_count;
 	hint->proven_until = until;
-	LWLockRelease(&bucket->lock);
+	close_hint(bucket);
 }
 
 void
 hint_not_full(SeatTable *table, int32 license)
 {
-	HintKey		key = make_key(table, license);
-	Bucket	   *bucket = lock_bucket(&key);
-	Hint	   *hint;
+	Bucket	   *bucket;
+	Hint	   *hint = open_hint(table, license, false, &bucket);
 
-	if (bucket == NULL)
+	if (hint == NULL)
 		return;
-	hint = find(bucket, &key);
-	if (hint != NULL)
-		hint->proven_seats = NONE;
-	LWLockRelease(&bucket->lock);
+	hint->proven_seats = NONE;
+	close_hint(bucket);
+}
+
+/* Where the slot stands in the list; free_count when it does not. */
+static int
+place_of(const Hint *hint, int32 slot)
+{
+	int			i = 0;
+
+	while (i < hint->free_count && hint->free[i] != slot)
+		i++;
+	return i;
 }
 
 void
 hint_freed(SeatTable *table, int32 license, int32 slot)
 {
-	HintKey		key = make_key(table, license);
-	Bucket	   *bucket = lock_bucket(&key);
-	Hint	   *hint;
-	int			i = 0;
+	Bucket	   *bucket;
+	Hint	   *hint = open_hint(table, license, true, &bucket);
 
-	if (bucket == NULL)
+	if (hint == NULL)
 		return;
-	hint = find_or_make(bucket, &key);
-	while (i < hint->free_count && hint->free[i] != slot)
-		i++;
-	if (i == FREE_SLOTS)
-		hint->free_count = 0;
-	if (i == hint->free_count || hint->free_count == 0)
+	if (place_of(hint, slot) == hint->free_count)
+	{
+		if (hint->free_count == FREE_SLOTS)
+			hint->free_count = 0;
 		hint->free[hint->free_count++] = slot;
-	LWLockRelease(&bucket->lock);
+	}
+	close_hint(bucket);
 }
 
 int32
 hint_free_slot(SeatTable *table, int32 license, int which)
 {
-	HintKey		key = make_key(table, license);
-	Bucket	   *bucket = lock_bucket(&key);
-	Hint	   *hint;
+	Bucket	   *bucket;
+	Hint	   *hint = open_hint(table, license, false, &bucket);
 	int32		slot = 0;
 
-	if (bucket == NULL)
+	if (hint == NULL)
 		return 0;
-	hint = find(bucket, &key);
 	/* the newest first: its row is the one most likely cached */
-	if (hint != NULL && which < hint->free_count)
+	if (which < hint->free_count)
 		slot = hint->free[hint->free_count - 1 - which];
-	LWLockRelease(&bucket->lock);
+	close_hint(bucket);
 	return slot;
 }
 
 void
 hint_not_free(SeatTable *table, int32 license, int32 slot)
 {
-	HintKey		key = make_key(table, license);
-	Bucket	   *bucket = lock_bucket(&key);
-	Hint	   *hint;
+	Bucket	   *bucket;
+	Hint	   *hint = open_hint(table, license, false, &bucket);
+	int			place;
 
-	if (bucket == NULL)
+	if (hint == NULL)
 		return;
-	hint = find(bucket, &key);
-	for (int i = 0; hint != NULL && i < hint->free_count; i++)
+	place = place_of(hint, slot);
+	if (place < hint->free_count)
 	{
-		if (hint->free[i] != slot)
-			continue;
 		hint->free_count--;
-		memmove(&hint->free[i], &hint->free[i + 1],
-				(hint->free_count - i) * sizeof(int32));
-		break;
+		memmove(&hint->free[place], &hint->free[place + 1],
+				(hint->free_count - place) * sizeof(int32));
 	}
-	LWLockRelease(&bucket->lock);
+	close_hint(bucket);
 }
