@@ -134,7 +134,7 @@ own(Beat *beat)
 	}
 }
 
-/* NULL when the lease is renewed, else why it cannot be. */
+/* NULL when the lease is renewed, which is a promise; else why it cannot be. */
 static const char *
 renew(Beat *beat)
 {
@@ -163,6 +163,8 @@ renew(Beat *beat)
 		owned = true;
 		reason = own(beat);
 	}
+	if (reason == NULL)
+		durable_commit();
 	return reason;
 }
 
@@ -236,8 +238,6 @@ heartbeat(FunctionCallInfo fcinfo)
 		open_table(&beat);
 		reason = renew(&beat);
 	}
-	if (reason == NULL)
-		durable_commit();
 	answer = make_answer(&beat, reason);
 	/* the row\'s values point into the table\'s slot */
 	result = answer_datum(&answer);
@@ -312,8 +312,6 @@ beat_all(Beat *beat, Datum *ids, int count, bool final, ReturnSetInfo *result)
 		CHECK_FOR_INTERRUPTS();
 		beat->seat_id = DatumGetUUIDP(ids[i]);
 		reason = renew(beat);
-		if (reason == NULL)
-			durable_commit();
 		if (reason == NULL || final)
 		{
 			/* bad news only under the license's lock */

@@ -64,6 +64,8 @@ delete_seats(const License *license, Look *look)
 	seat_table_close(&table);
 	if (live > 0)
 		raise_in_use(license->name, live);
+	durable_commit();
+	durable_unlock_last();
 }
 
 /* The newest version of the license's row: somebody may be changing it. */
@@ -105,8 +107,6 @@ delete_license(FunctionCallInfo fcinfo)
 	}
 	delete_seats(&license, &look);
 	delete_row(&license, look.snapshot);
-	durable_commit();
-	durable_unlock_last();
 	look_end(&look);
 	PG_RETURN_VOID();
 }

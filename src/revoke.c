@@ -91,6 +91,8 @@ end_leases(ReturnSetInfo *result, const License *license, Look *look,
 		end_lease(result, license, &table, target);
 	}
 	seat_table_close(&table);
+	durable_commit();
+	durable_unlock_last();
 }
 
 void
@@ -113,8 +115,6 @@ revoke_target(FunctionCallInfo fcinfo, const Target *target)
 	shared_mark_database();
 	license_lock_and_look(&license, license_id, &look);
 	end_leases((ReturnSetInfo *) fcinfo->resultinfo, &license, &look, target);
-	durable_commit();
-	durable_unlock_last();
 	look_end(&look);
 	return (Datum) 0;
 }
