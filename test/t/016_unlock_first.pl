@@ -21,10 +21,7 @@ my $primary = new_node(
 	init => { allows_streaming => 1 },
 	# who waited for the lock would be told 55P03 long before the test ends
 	conf => "keyright.max_lock_hold = '10 min'\nautovacuum = off");
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($primary);
 add_license($primary, 'acme', 2, ttl => '1 h');
 my $first = checkout($primary, 'acme', 'first');
 

@@ -17,10 +17,7 @@ my $primary = new_node(
 	'primary',
 	init => { allows_streaming => 1 },
 	conf => "keyright.reap_interval = '10ms'\nautovacuum = off");
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($primary);
 
 add_license($primary, 'acme', 2, ttl => '1 h');
 my $lease = checkout($primary, 'acme', 'alice');

@@ -30,10 +30,7 @@ use constant { KEEPERS => 200, TTL => 48 };
 use constant SLOT => TTL / 80;
 
 my $primary = new_node('primary', init => { allows_streaming => 1 });
-$primary->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'base', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($primary);
 add_license(
 	$primary, 'acme', KEEPERS,
 	ttl => TTL . ' s',

@@ -78,6 +78,7 @@ our @EXPORT = qw(
   log_size
   new_key
   new_node
+  new_standby
   oversold
   row
   rows
@@ -168,6 +169,24 @@ sub _settings
 	push @lines, "shared_preload_libraries = 'keyright'" if $opt{preload};
 	push @lines, $opt{conf} if defined $opt{conf};
 	return join "\n", @lines;
+}
+
+=pod
+
+=item new_standby($primary)
+
+Makes and starts a streaming standby of a node with C<allows_streaming>.
+
+=cut
+
+sub new_standby
+{
+	my ($primary) = @_;
+	$primary->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->start;
+	return $standby;
 }
 
 =pod
