@@ -12,9 +12,10 @@
  * keyright.max_lock_hold.  The timers are our own, because every setting that
  * could do this (idle_in_transaction_session_timeout and its like) can be
  * changed by the very session that it should bound.  They run from the first
- * lock to the end of the transaction or of the subtransaction that took it:
- * first the statement is cancelled, which ends a transaction that is busy,
- * then the session, which ends an idle one.
+ * lock to the commit (what that waits for, the disk and standbys, is not ours
+ * to bound) or to the end of the subtransaction that took it: first the
+ * statement is cancelled, which ends a transaction that is busy, then the
+ * session, which ends an idle one.
  */
 #include "postgres.h"
 

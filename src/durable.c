@@ -15,14 +15,15 @@
  *
  * A check-out or check-in gives its lock back as soon as its commit is in the
  * log's buffers, and then waits for the disk (and for synchronous standbys)
- * before he is answered.  Otherwise the check-outs of a license would wait for
- * one flush after the other; so they share one.  (Early lock release: Johnson
- * et al., Aether, VLDB 2010.)  It is safe because the log is one sequence:
- * whoever builds on such a commit commits after it, so that his own flush
- * covers both; and a refusal promises nothing.  What others act upon for good
- * without writing, a revocation or the end of a license, is on the disk before
- * anybody sees it, as ever.  Standbys learn from the commit's own record that somebody waits until it is
- * applied, so with remote_apply the lock is kept as PostgreSQL does.
+ * before its client is answered.  Otherwise the check-outs of a license would
+ * wait for one flush after the other; so they share one.  (Early lock release:
+ * Johnson et al., Aether, VLDB 2010.)  It is safe because the log is one
+ * sequence: whoever builds on such a commit commits after it, so that his own
+ * flush covers both; and a refusal promises nothing.  What others act upon for
+ * good without writing, a revocation or the end of a license, is on the disk
+ * before anybody sees it, as ever.  Standbys learn from the commit's own record
+ * that somebody waits until it is applied, so with remote_apply the lock is
+ * kept as PostgreSQL does.
  */
 #include "postgres.h"
 
@@ -79,7 +80,8 @@ before_commit(void)
 
 	if (promised && keyright_shared != NULL)
 		level = Max(level, keyright_shared->synchronous_commit);
-	if (unlock_first && !unlock_last && level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
+	if (unlock_first && !unlock_last &&
+		level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))
 	{
 		owed = level;
