@@ -85,6 +85,30 @@ for my $level ('on', 'remote_write')
 	$standby->stop;
 }
 
+# The bound on holding a lock does not cut the wait off: the answer would tell of
+# a renewal that no standby has.
+$primary->append_conf('postgresql.conf', "keyright.max_lock_hold = '1 s'");
+$primary->reload;
+# A beat within the second of the check-out has nothing to write.
+$primary->poll_query_until('postgres', "SELECT issued_at < clock_timestamp()
+	- interval '1 s' FROM keyright.seat WHERE holder = 'first'")
+  or die 'no second passed';
+my ($beat, $told) = ask(
+	"SELECT status FROM keyright_heartbeat('acme', '$first->{seat_id}')");
+ok($waiting->(1), 'a beat waits for the standby');
+$primary->safe_psql('postgres', 'SELECT pg_sleep(3)');
+is($primary->safe_psql('postgres',
+		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')),
+	1, 'for longer than keyright.max_lock_hold too');
+unlike($told->(), qr/renewed|answered/, 'and is not answered');
+$standby->start;
+wait_until('the beat is answered', sub { $told->() =~ /renewed/ });
+$beat->quit;
+$primary->append_conf('postgresql.conf', "keyright.max_lock_hold = '10 min'");
+$primary->reload;
+$primary->wait_for_catchup($standby);
+$standby->stop;
+
 # Who asks for more than PostgreSQL can tell before the lock is gone keeps it.
 $primary->append_conf('postgresql.conf', "keyright.lock_timeout = '1 s'");
 $primary->reload;
