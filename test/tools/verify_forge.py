@@ -209,8 +209,8 @@ class Forger:
                 ("padded", signature + "==", "malformed"),
                 ("spare bits", signature[:-1] + chr(ord(signature[-1]) + 1),
                  "malformed"),
-                ("the other alphabet", base64.b64encode(raw).decode().rstrip("=")
-                 .replace("A", "+", 1), "malformed"),
+                ("the other alphabet", "+" + base64.b64encode(raw).decode()
+                 .rstrip("=")[1:], "malformed"),
                 ("s plus the order", b64(raw[:32] + s.to_bytes(32, "little")),
                  "bad_signature"),
                 ("r negated", b64(raw[:31] + bytes([raw[31] ^ 128]) + raw[32:]),
