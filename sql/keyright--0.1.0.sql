@@ -25,13 +25,13 @@ REVOKE ALL ON FUNCTION keyright.lapses_at(timestamptz, interval) FROM PUBLIC;
 COMMENT ON FUNCTION keyright.lapses_at(timestamptz, interval) IS
   'The first instant at which keyright_is_live(expires_at, tolerance, at) is false: a microsecond after expires_at + tolerance; infinity where that is beyond the range of timestamptz.';
 
-CREATE FUNCTION keyright.interval_us(length interval)
+CREATE FUNCTION keyright.interval_us(length interval, what text DEFAULT 'interval')
 RETURNS bigint
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'keyright_interval_us';
-REVOKE ALL ON FUNCTION keyright.interval_us(interval) FROM PUBLIC;
-COMMENT ON FUNCTION keyright.interval_us(interval) IS
-  'A length of time in microseconds; a day has 24 hours. Raises 22023 for months, years and infinite intervals, which are no fixed length.';
+REVOKE ALL ON FUNCTION keyright.interval_us(interval, text) FROM PUBLIC;
+COMMENT ON FUNCTION keyright.interval_us(interval, text) IS
+  'A length of time in microseconds; a day has 24 hours. Raises 22023, which names what it is the length of, for months, years and infinite intervals, which are no fixed length.';
 
 CREATE FUNCTION keyright.is_whole_second(at timestamptz)
 RETURNS boolean
@@ -70,14 +70,15 @@ CREATE TABLE keyright.license (
   CONSTRAINT license_id_is_text CHECK (keyright.is_claim_text(license_id)),
   CONSTRAINT seat_count_not_negative CHECK (seat_count >= 0),
   CONSTRAINT ttl_from_1_second_to_3650_days
-    CHECK (keyright.interval_us(ttl) BETWEEN 1000000 AND 315360000000000),
+    CHECK (keyright.interval_us(ttl, 'ttl') BETWEEN 1000000 AND 315360000000000),
   CONSTRAINT skew_from_0_to_1_day
-    CHECK (keyright.interval_us(skew) BETWEEN 0 AND 86400000000),
+    CHECK (keyright.interval_us(skew, 'skew') BETWEEN 0 AND 86400000000),
   CONSTRAINT reap_grace_above_skew
-    CHECK (keyright.interval_us(reap_grace) > keyright.interval_us(skew)
-           AND keyright.interval_us(reap_grace) <= 315360000000000),
+    CHECK (keyright.interval_us(reap_grace, 'reap_grace') > keyright.interval_us(skew, 'skew')),
+  CONSTRAINT reap_grace_to_3650_days
+    CHECK (keyright.interval_us(reap_grace, 'reap_grace') <= 315360000000000),
   CONSTRAINT max_ttl_from_ttl_to_3650_days
-    CHECK (keyright.interval_us(max_ttl) BETWEEN keyright.interval_us(ttl) AND 315360000000000),
+    CHECK (keyright.interval_us(max_ttl, 'max_ttl') BETWEEN keyright.interval_us(ttl, 'ttl') AND 315360000000000),
   CONSTRAINT valid_until_on_a_whole_second
     CHECK (keyright.is_whole_second(valid_until)),
   CONSTRAINT valid_until_after_valid_from CHECK (valid_until > valid_from)
@@ -467,7 +468,7 @@ DECLARE
     '@extschema@.keyright_revoke_all(text)',
     '@extschema@.keyright_delete_license(text, boolean)',
     '@extschema@.keyright_reap()',
-    'keyright.interval_us(interval)',
+    'keyright.interval_us(interval, text)',
     'keyright.is_whole_second(timestamptz)',
     'keyright.is_claim_text(text)'];
   monitor CONSTANT text[] := ARRAY[

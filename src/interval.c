@@ -89,7 +89,8 @@ keyright_lapses_at(PG_FUNCTION_ARGS)
 Datum
 keyright_interval_us(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(interval_length(PG_GETARG_INTERVAL_P(0), "interval"));
+	PG_RETURN_INT64(interval_length(PG_GETARG_INTERVAL_P(0),
+									text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
 Datum
