@@ -15,10 +15,6 @@
  * it.  A server to which everybody returns at once is slow; if all gave up and
  * came again, it would be busy with those who have gone.  But a part of the
  * time is kept for another try, since whoever is silent now may stay so.
- *
- * libpq does not tell the SQLSTATE of a failed connection.  It is in the text
- * of the message, in a form that no translation changes, when the verbosity
- * is "verbose".
  */
 #include "pq.h"
 
@@ -27,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "pq_message.h"
 
 #define PARAMS_MAX			80
 
@@ -250,32 +248,34 @@ ignore_notice(void *arg, const PGresult *result)
 	(void) result;
 }
 
-/* ":  28P01: " stands in a verbose message whatever its language. */
+/* Beside what other hosts, or other addresses of this one, have said. */
 static void
-sqlstate_of_message(char sqlstate[6], const char *message)
+add_reason(KeyrightAnswer *answer, const char *reason)
 {
-	static const char code[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-	for (const char *at = message; (at = strstr(at, ":  ")) != NULL; at += 3)
-		if (strspn(at + 3, code) == 5 && at[8] == ':' && at[9] == ' ')
-		{
-			memcpy(sqlstate, at + 3, 5);
-			sqlstate[5] = '\0';
-		}
+	pq_message_add(answer->message, sizeof(answer->message), reason,
+				   answer->sqlstate);
 }
 
 static void
 tell_failure(KeyrightAnswer *answer, PGconn *conn)
 {
-	answer->sqlstate[0] = '\0';
-	text_copy(answer->message, sizeof(answer->message), conn != NULL ?
-			  PQerrorMessage(conn) : "out of memory");
-	if (conn == NULL)
-		return;
-	sqlstate_of_message(answer->sqlstate, PQerrorMessage(conn));
+	add_reason(answer, conn != NULL ? PQerrorMessage(conn) :
+			   "out of memory");
 	/* The server asked for a password and there is none to give. */
-	if (answer->sqlstate[0] == '\0' && PQconnectionNeedsPassword(conn))
+	if (conn != NULL && answer->sqlstate[0] == '\0' &&
+		PQconnectionNeedsPassword(conn))
 		memcpy(answer->sqlstate, "28000", 6);
+}
+
+static void
+tell_slowness(KeyrightAnswer *answer, const PGconn *conn)
+{
+	char		reason[512];
+
+	snprintf(reason, sizeof(reason),
+			 "there was no connection to server at \"%.255s\", port %.16s "
+			 "in time", PQhost(conn), PQport(conn));
+	add_reason(answer, reason);
 }
 
 /* Is it done, one way or the other?  False: not in time. */
@@ -318,9 +318,7 @@ finish_connecting(Connector *connector, const Target *target, PGconn *conn,
 {
 	if (!poll_connection(conn, &status, patience))
 	{
-		answer->sqlstate[0] = '\0';
-		text_copy(answer->message, sizeof(answer->message),
-				  "there was no connection in time");
+		tell_slowness(answer, conn);
 		if (is_worth_keeping(conn))
 		{
 			drop_begun(connector);
@@ -389,6 +387,7 @@ find_addresses(Target *target, Addresses *addresses,
 {
 	Patience	half = patience_share(patience, 2);
 	const char *problem;
+	char		reason[512];
 
 	addresses_of_number(addresses, target->host);
 	if (addresses->count > 0)
@@ -400,10 +399,10 @@ find_addresses(Target *target, Addresses *addresses,
 		*addresses = target->known;
 	if (addresses->count > 0)
 		return true;
-	answer->sqlstate[0] = '\0';
-	snprintf(answer->message, sizeof(answer->message),
-			 "could not find the address of \"%.200s\": %s",
+	snprintf(reason, sizeof(reason),
+			 "could not find the address of \"%.255s\": %s",
 			 target->host, problem);
+	add_reason(answer, reason);
 	return false;
 }
 
@@ -446,6 +445,7 @@ connector_connect(Connector *connector, const Patience *patience,
 {
 	int			count = connector->target_count;
 
+	answer->message[0] = '\0';
 	for (int i = 0; i < count; i++)
 	{
 		int			number = (connector->first + i) % count;

@@ -3,8 +3,7 @@
  *		One connection, as psql would make it, for what only reads.
  *
  * A failure becomes a line and an exit status: not to be reached (69), or an
- * answer that repeating won't mend (77).  libpq tells the SQLSTATE of a
- * failed connection only in the text of a verbose message.
+ * answer that repeating won't mend (77).
  */
 #include "cli.h"
 
@@ -12,8 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pq_message.h"
+
 /* As in psql with connect_timeout, which counts if it is set. */
 #define CONNECT_LIMIT		(15 * SECOND_NS)
+
+#define MESSAGE_SIZE		1536
 
 /* ----- errors ----- */
 
@@ -42,54 +45,17 @@ hint_for(const char *sqlstate)
 	return "";
 }
 
-static bool
-is_sqlstate(const char *text)
-{
-	for (int i = 0; i < 5; i++)
-		if (!(text[i] >= '0' && text[i] <= '9') &&
-			!(text[i] >= 'A' && text[i] <= 'Z'))
-			return false;
-	return text[5] == ':' && text[6] == ' ';
-}
-
-/*
- * "...: FATAL:  28P01: password ...\nLOCATION: ..." gives "28P01", and leaves
- * the text as it is without both.
- */
-static void
-split_verbose(char *message, char sqlstate[6])
-{
-	char	   *at = message;
-	char	   *end;
-
-	sqlstate[0] = '\0';
-	while ((at = strstr(at, ":  ")) != NULL)
-	{
-		at += 3;
-		if (!is_sqlstate(at))
-			continue;
-		memcpy(sqlstate, at, 5);
-		sqlstate[5] = '\0';
-		memmove(at, at + 7, strlen(at + 7) + 1);
-		end = strstr(at, "\nLOCATION:");
-		if (end != NULL)
-			*end = '\0';
-		return;
-	}
-}
-
+/* problem: what libpq does not know, may be empty. */
 static int
 complain_of_connection(PGconn *conn, const char *problem)
 {
-	char	   *message = strdup(problem != NULL ? problem :
-								 PQerrorMessage(conn));
-	char		sqlstate[6] = "";
+	char		text[MESSAGE_SIZE] = "";
+	char		sqlstate[6];
 
-	if (message == NULL)
-		return EX_SOFTWARE;
-	split_verbose(message, sqlstate);
-	complain("%s", message);
-	free(message);
+	pq_message_add(text, sizeof(text), PQerrorMessage(conn), sqlstate);
+	if (problem[0] != '\0')
+		pq_message_add(text, sizeof(text), problem, sqlstate);
+	complain("%s", text);
 	return status_of(sqlstate);
 }
 
@@ -165,7 +131,7 @@ database_open(const char *dsn, int *status)
 	else if (problem == NULL)
 		return conn;
 	else
-		*status = complain_of_connection(conn, problem[0] ? problem : NULL);
+		*status = complain_of_connection(conn, problem);
 	PQfinish(conn);
 	return NULL;
 }
@@ -183,11 +149,13 @@ database_ask(PGconn *conn, const char *query, int count,
 		return result;
 	sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	if (sqlstate == NULL)
-		sqlstate = "";
-	complain("%s%s", primary != NULL ? primary : PQerrorMessage(conn),
-			 hint_for(sqlstate));
-	*status = status_of(sqlstate);
+	if (sqlstate != NULL && primary != NULL)
+	{
+		complain("%s%s", primary, hint_for(sqlstate));
+		*status = status_of(sqlstate);
+	}
+	else
+		*status = complain_of_connection(conn, "");
 	PQclear(result);
 	return NULL;
 }

@@ -17,5 +17,6 @@ extern void test_schedule(void);
 extern void test_walk(void);
 extern void test_state_file(const char *folder);
 extern void test_values(void);
+extern void test_messages(void);
 
 #endif							/* CLIENT_TEST_H */

@@ -33,6 +33,11 @@ like($err, qr/keyright_grant/, '... with a hint');
 is($status, 77, 'jwks, no such role: 77');
 like($err, qr/FATAL:  role "no_such_role" does not exist$/m,
 	'... without what only developers want to see');
+is((keyright('jwks', '--dsn', "host=/nowhere,/elsewhere port=5"))[2],
+	'keyright: ' . join('; ', map {
+		"connection to server on socket \"$_/.s.PGSQL.5\" failed: "
+		  . 'No such file or directory' } qw(/nowhere /elsewhere)) . "\n",
+	'jwks, several hosts: what each of them said');
 ($status, $out, $err) = keyright('jwks', '--dsn', 'dbname=template1');
 is($status, 77, 'jwks, a database without keyright: 77');
 is((keyright('jwks', 'more'))[0], 64, 'jwks, wrong use: 64');

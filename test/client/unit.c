@@ -24,5 +24,6 @@ main(int argc, char **argv)
 	test_walk();
 	test_state_file(argv[1]);
 	test_values();
+	test_messages();
 	return finish();
 }
