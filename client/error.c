@@ -68,32 +68,35 @@ static const struct
 {
 	const char *sqlstate;
 	KeyrightErrorKind kind;
-	const char *sentence;
+	const char *sentence;		/* NULL: that of the kind */
+	bool		says_it_all;	/* the server's message says no more */
 }			states[] =
 {
 	{"KR001", KEYRIGHT_ERR_LICENSE,
-	"The license server does not know license %s."},
-	{"KR002", KEYRIGHT_ERR_LICENSE, "License %s is suspended."},
-	{"KR003", KEYRIGHT_ERR_LICENSE, "License %s is not valid yet."},
-	{"KR004", KEYRIGHT_ERR_LICENSE, "License %s is not valid any more."},
-	{"KR005", KEYRIGHT_ERR_NO_KEY, NULL},
+	"The license server does not know license %s.", true},
+	{"KR002", KEYRIGHT_ERR_LICENSE, "License %s is suspended.", true},
+	{"KR003", KEYRIGHT_ERR_LICENSE, "License %s is not valid yet.", true},
+	{"KR004", KEYRIGHT_ERR_LICENSE, "License %s is not valid any more.", true},
+	{"KR005", KEYRIGHT_ERR_NO_KEY, NULL, true},
 	{"KR006", KEYRIGHT_ERR_REFUSED,
-	"The request id is in use by another holder of license %s."},
+	"The request id is in use by another holder of license %s.", true},
 
 	/* An upgrade of the server that is half done: it ends. */
 	{"KR008", KEYRIGHT_ERR_NO_KEY,
-	"The license server is between two versions and cannot sign."},
+	"The license server is between two versions and cannot sign.",
+	false},
 	{"25006", KEYRIGHT_ERR_BUSY,
-	"The license server is read only at the moment."},
-	{"40001", KEYRIGHT_ERR_BUSY, NULL},
-	{"40P01", KEYRIGHT_ERR_BUSY, NULL},
-	{"55P03", KEYRIGHT_ERR_BUSY, NULL},
+	"The license server is read only at the moment.", false},
+	{"40001", KEYRIGHT_ERR_BUSY, NULL, false},
+	{"40P01", KEYRIGHT_ERR_BUSY, NULL, false},
+	{"55P03", KEYRIGHT_ERR_BUSY, NULL, false},
 	{"3D000", KEYRIGHT_ERR_LOGIN,
-	"The license server has no such database."},
+	"The license server has no such database.", false},
 	{"42501", KEYRIGHT_ERR_LOGIN,
-	"This login may not ask the license server for a seat."},
+	"This login may not ask the license server for a seat.", false},
 	{"42883", KEYRIGHT_ERR_REFUSED,
-	"The database is no license server: keyright is missing in it."},
+	"The database is no license server: keyright is missing in it.",
+	false},
 };
 
 static const struct
@@ -124,6 +127,15 @@ error_kind_of_sqlstate(const char *sqlstate)
 		if (strncmp(sqlstate, classes[i].prefix, 2) == 0)
 			return classes[i].kind;
 	return KEYRIGHT_ERR_REFUSED;
+}
+
+bool
+error_says_it_all(const char *sqlstate)
+{
+	for (size_t i = 0; i < COUNT(states); i++)
+		if (strcmp(sqlstate, states[i].sqlstate) == 0)
+			return states[i].says_it_all;
+	return false;
 }
 
 bool

@@ -58,6 +58,9 @@ extern void error_set(KeyrightError *error, KeyrightErrorKind kind,
 /* The kind of a question that failed with this SQLSTATE, empty: none. */
 extern KeyrightErrorKind error_kind_of_sqlstate(const char *sqlstate);
 
+/* The sentence of this SQLSTATE says what the server's message does. */
+extern bool error_says_it_all(const char *sqlstate);
+
 /* The server is well, but others were in the way of this statement. */
 extern bool error_is_conflict(const char *sqlstate);
 

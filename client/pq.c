@@ -19,6 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pq_message.h"
+
 /* A connection that nobody needs for so long is given up. */
 #define IDLE_MAX			(60 * SECOND_NS)
 
@@ -181,29 +183,64 @@ read_row(KeyrightAnswer *answer, KeyrightCall call, const PGresult *result)
 	answer->status = status_of(call, status, reason);
 }
 
-static void
-read_error(KeyrightAnswer *answer, const PGresult *result)
-{
-	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *message = PQresultErrorField(result,
-											 PG_DIAG_MESSAGE_PRIMARY);
-
-	answer->status = KEYRIGHT_STATUS_FAILED;
-	text_copy(answer->sqlstate, sizeof(answer->sqlstate),
-			  sqlstate ? sqlstate : "");
-	text_copy(answer->message, sizeof(answer->message),
-			  message ? message : PQresultErrorMessage(result));
-}
-
-/* ----- one statement ----- */
+/* ----- reading an error ----- */
 
 static void
 tell_silence(KeyrightAnswer *answer, const char *message)
 {
+	char		ignored[6];
+
 	answer->status = KEYRIGHT_STATUS_FAILED;
 	answer->sqlstate[0] = '\0';
-	text_copy(answer->message, sizeof(answer->message), message);
+	answer->message[0] = '\0';
+	pq_message_add(answer->message, sizeof(answer->message), message,
+				   ignored);
 }
+
+static void
+add_sentence(char *to, size_t room, const char *sentence)
+{
+	size_t		used = strlen(to);
+	const char *gap = used == 0 ? "" : to[used - 1] == '.' ? " " : ". ";
+	char		text[sizeof(((KeyrightAnswer *) NULL)->message)];
+
+	if (sentence == NULL)
+		return;
+	snprintf(text, sizeof(text), "%s%s", gap, sentence);
+	text_copy(to + used, room - used, text);
+}
+
+/*
+ * The server's sentences.  The first is left out where the library's own says
+ * the same.  PostgreSQL's hints about syntax and privileges are for those who
+ * wrote the statement.
+ */
+static void
+read_error(KeyrightAnswer *answer, const PGresult *result)
+{
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	char	   *to = answer->message;
+	size_t		room = sizeof(answer->message);
+
+	if (sqlstate == NULL)
+	{
+		tell_silence(answer, PQresultErrorMessage(result));
+		return;
+	}
+	answer->status = KEYRIGHT_STATUS_FAILED;
+	text_copy(answer->sqlstate, sizeof(answer->sqlstate), sqlstate);
+	answer->message[0] = '\0';
+	if (!error_says_it_all(sqlstate))
+		add_sentence(to, room, PQresultErrorField(result,
+												  PG_DIAG_MESSAGE_PRIMARY));
+	if (strncmp(sqlstate, "42", 2) == 0)
+		return;
+	add_sentence(to, room, PQresultErrorField(result,
+											  PG_DIAG_MESSAGE_DETAIL));
+	add_sentence(to, room, PQresultErrorField(result, PG_DIAG_MESSAGE_HINT));
+}
+
+/* ----- one statement ----- */
 
 static bool
 send_statement(PGconn *conn, const KeyrightRequest *request)

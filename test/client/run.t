@@ -213,13 +213,13 @@ my $other_jwks = file_of((keyright('keygen', "$dir/other.key"))[1]);
 
 refused_with(77, qr/does not know license "nosuch"/,
 	'unknown license', '--license', 'nosuch');
-refused_with(77, qr/"asleep" is suspended/,
+refused_with(77, qr/^keyright: License "asleep" is suspended\. \(No seat .* leases\. An .*\)$/,
 	'suspended license', '--license', 'asleep');
 refused_with(77, qr/may not ask/, 'a role without privilege',
 	'--license', 'acme', '--dsn', 'user=stranger');
 refused_with(77, qr/no such database/, 'no such database',
 	'--license', 'acme', '--dsn', 'dbname=nosuch');
-refused_with(69, qr/cannot be reached/, 'no server',
+refused_with(69, qr/cannot be reached\. \(connection to .*: No such file or directory\)$/, 'no server',
 	'--license', 'acme', '--dsn', "host=$dir");
 # That seat cannot be given back: its id is only in what is not believed.
 refused_with(76, qr/not signed/, "another server's keys",

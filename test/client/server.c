@@ -303,6 +303,40 @@ refused(const char *conninfo, const char *license, KeyrightErrorKind kind,
 	app_free(app);
 }
 
+/* What is for support: all that was said, once and on one line. */
+static void
+detail_is(const char *conninfo, const char *license, const char *wanted,
+		  const char *what)
+{
+	App		   *app = app_new(license);
+	KeyrightError error;
+
+	app->options.conninfo = conninfo;
+	app_checkout(app, &error);
+	ok(strcmp(error.detail, wanted) == 0, "%s", what);
+	app_free(app);
+}
+
+#define NOT_THERE(folder)	"connection to server on socket \"" folder \
+	"/.s.PGSQL.5\" failed: No such file or directory"
+
+static void
+test_details(void)
+{
+	detail_is(NULL, "asleep", "No seat of it is given out or renewed; seats "
+			  "that are in use end with their leases. An administrator lifts "
+			  "this with UPDATE keyright.license SET suspended = false.",
+			  "what the message says is not said again");
+	detail_is("user=nobody_special", "errors",
+			  "permission denied for function keyright_checkout",
+			  "what else the server says is there");
+	detail_is("host=/nowhere,/elsewhere port=5", "errors",
+			  NOT_THERE("/nowhere") "; " NOT_THERE("/elsewhere"),
+			  "each host's reason is told");
+	detail_is("host=/nowhere,/nowhere port=5", "errors",
+			  NOT_THERE("/nowhere"), "but once");
+}
+
 static void
 test_errors(void)
 {
@@ -335,6 +369,7 @@ test_errors(void)
 			"no server");
 	refused("host=no-such-host.invalid", "errors", KEYRIGHT_ERR_UNREACHABLE,
 			"", "no such host");
+	test_details();
 	ok(live("errors") == 0, "none of them took a seat");
 	sql("DROP DATABASE bare");
 }
