@@ -264,11 +264,22 @@ UPDATE limit_seat SET issued_at = clock_timestamp(),
 LIMIT = UPDATE.replace(";\n", " RETURNING bench_sign(:size);\n")
 
 
-def signed_size():
+def signed_size(license="1"):
     """Of a token: all but the signature and the dot before it."""
-    return int(value("SELECT length(token) - 87"
-                     "  FROM keyright_heartbeat('1', bench_seat_id(1))"))
+    return int(value("SELECT length(token) - 87 FROM"
+                     f" keyright_heartbeat('{license}', bench_seat_id(1))"))
 
+
+# The limit of a check-out and its check-in: nothing but their two writes and
+# one signature.  Variables: license, seats, size
+LIMIT_GRANT = r"""
+\set slot random(1, :seats)
+UPDATE limit_seat SET issued_at = clock_timestamp(),
+                      expires_at = clock_timestamp() + interval '1 hour'
+ WHERE license = :license AND slot = :slot RETURNING bench_sign(:size);
+UPDATE limit_seat SET issued_at = NULL, expires_at = NULL
+ WHERE license = :license AND slot = :slot;
+"""
 
 # A license at random: any of them, or one of those that are the client's own.
 # Variables: first, licenses
