@@ -334,7 +334,8 @@ run_statement(PGconn *conn, const KeyrightRequest *request,
 		read_results(conn, request, patience, answer))
 		return true;
 	tell_silence(answer, PQstatus(conn) == CONNECTION_BAD ?
-				 PQerrorMessage(conn) : "there was no answer in time");
+				 PQerrorMessage(conn) :
+				 patience_lost(patience, "there was no answer in time"));
 	return false;
 }
 
@@ -395,7 +396,10 @@ static void
 pq_call(void *self, const KeyrightRequest *request, KeyrightAnswer *answer)
 {
 	PqTransport *transport = self;
-	Patience	patience = {.give_up_fd = request->give_up_fd};
+	int64_t		room = PATIENCE_ROOM;
+	Patience	patience = {
+		.give_up_fd = request->give_up_fd, .room = &room
+	};
 	Clocks		now;
 
 	clocks_read(&now);

@@ -11,18 +11,29 @@
 
 /* ----- pq_wait.c: waiting for a descriptor, never for too long ----- */
 
+/*
+ * For so many bytes on a connection while one question is asked: a greeting,
+ * notices, an answer.  It is many times what they need.
+ */
+#define PATIENCE_ROOM		(64 * 1024)
+
 /* Until when, on the boot clock, and what makes us give up before that. */
 typedef struct Patience
 {
 	int64_t		until;
 	int			give_up_fd;
+	int64_t    *room;			/* for so many bytes more; below 0: too many */
 } Patience;
 
 /*
- * Waits until fd is ready for the poll() events.  False: the time is over, or
- * somebody wants us to give up.
+ * Waits until fd is ready for the poll() events.  False: the time is over, too
+ * much has come, or somebody wants us to give up.
  */
 extern bool patience_wait(const Patience *patience, int fd, short events);
+
+/* Why, in words. */
+extern const char *patience_lost(const Patience *patience,
+								 const char *not_in_time);
 
 /* What is left of it, 0: nothing. */
 extern int64_t patience_left(const Patience *patience);

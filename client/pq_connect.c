@@ -22,11 +22,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "pq_message.h"
 
 #define PARAMS_MAX			80
+
+/* The kernel's, in bytes; an answer fits. */
+#define RECEIVE_BUFFER		(16 * 1024)
 
 /* ----- reading the connection string ----- */
 
@@ -268,13 +272,15 @@ tell_failure(KeyrightAnswer *answer, PGconn *conn)
 }
 
 static void
-tell_slowness(KeyrightAnswer *answer, const PGconn *conn)
+tell_giving_up(KeyrightAnswer *answer, const PGconn *conn,
+			   const Patience *patience)
 {
 	char		reason[512];
 
 	snprintf(reason, sizeof(reason),
-			 "there was no connection to server at \"%.255s\", port %.16s "
-			 "in time", PQhost(conn), PQport(conn));
+			 "connection to server at \"%.255s\", port %.16s failed: %s",
+			 PQhost(conn), PQport(conn),
+			 patience_lost(patience, "it was not there in time"));
 	add_reason(answer, reason);
 }
 
@@ -318,8 +324,8 @@ finish_connecting(Connector *connector, const Target *target, PGconn *conn,
 {
 	if (!poll_connection(conn, &status, patience))
 	{
-		tell_slowness(answer, conn);
-		if (is_worth_keeping(conn))
+		tell_giving_up(answer, conn, patience);
+		if (*patience->room >= 0 && is_worth_keeping(conn))
 		{
 			drop_begun(connector);
 			connector->begun = conn;
@@ -351,6 +357,21 @@ connect_begun(Connector *connector, const Target *target,
 							 connector->begun_status, &part, answer);
 }
 
+/*
+ * libpq reads on while there is something to be read, so that a server that
+ * sends faster than it reads would keep it for as long as it likes.  With a
+ * small buffer that is over soon, and patience_wait() is asked.
+ */
+static void
+make_buffer_small(const PGconn *conn)
+{
+	int			size = RECEIVE_BUFFER;
+
+	if (PQsocket(conn) >= 0)
+		setsockopt(PQsocket(conn), SOL_SOCKET, SO_RCVBUF, &size,
+				   sizeof(size));
+}
+
 static PGconn *
 connect_to(Connector *connector, const Target *target, const char *address,
 		   const Patience *patience, KeyrightAnswer *answer)
@@ -358,6 +379,7 @@ connect_to(Connector *connector, const Target *target, const char *address,
 	Params		params;
 	PGconn	   *conn;
 
+	*patience->room = PATIENCE_ROOM;
 	fill_params(&params, connector, target, address);
 	conn = PQconnectStartParams(params.keywords, params.values, 0);
 	if (conn == NULL)
@@ -367,6 +389,7 @@ connect_to(Connector *connector, const Target *target, const char *address,
 	}
 	PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
 	PQsetNoticeReceiver(conn, ignore_notice, NULL);
+	make_buffer_small(conn);
 	return finish_connecting(connector, target, conn, PGRES_POLLING_WRITING,
 							 patience, answer);
 }

@@ -1,13 +1,19 @@
 /*
  * pq_wait.c
- *		Waiting for a descriptor, never for too long.
+ *		Waiting for a descriptor, never for too long nor for too much.
  *
  * poll() goes by a clock that stands still while the machine sleeps.  So it
  * is asked for short slices, and the boot clock for the time that is left.
+ *
+ * libpq believes a message that says that it is 1 GB long, and reads as much of
+ * it as there is.  So what is there to be read is counted before it is read.
+ * What libpq leaves is counted again, which an answer of the usual length can
+ * well afford.
  */
 #include "pq.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 
 #define SLICE				(250 * MS_NS)
 
@@ -32,6 +38,23 @@ patience_share(const Patience *patience, int parts)
 	return share;
 }
 
+const char *
+patience_lost(const Patience *patience, const char *not_in_time)
+{
+	return *patience->room < 0 ? "what the server sends is too long" :
+		not_in_time;
+}
+
+static bool
+is_too_much(const Patience *patience, int fd)
+{
+	int			size = 0;
+
+	if (ioctl(fd, FIONREAD, &size) == 0)
+		*patience->room -= size;
+	return *patience->room < 0;
+}
+
 bool
 patience_wait(const Patience *patience, int fd, short events)
 {
@@ -53,6 +76,6 @@ patience_wait(const Patience *patience, int fd, short events)
 			return false;
 		/* An error of the descriptor is for libpq to find. */
 		if (fds[0].revents != 0)
-			return true;
+			return !is_too_much(patience, fd);
 	}
 }

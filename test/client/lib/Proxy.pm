@@ -17,6 +17,9 @@
 #   half_close [N]      at a question, ends the stream to the client; reads on
 #   cut_reply [N]       sends half of an answer, then closes
 #   garble [N]          an answer of random bytes
+#   announce [N]        an answer that begins a message of 1 GB, then nothing
+#   drip [N]            likewise, then a byte now and then
+#   flood [N]           likewise, then as much of it as there is room for
 #   forge [N]           a bit of the token's signature is wrong
 #   answer STATE [N]    a made-up error for a question: its SQLSTATE
 #   answer_login STATE  a made-up error for each new connection; closes others
@@ -72,7 +75,7 @@ sub new
 		%alive = ();
 		close $ours;
 		$SIG{$_} = 'DEFAULT' for qw(INT TERM HUP);
-		$SIG{PIPE} = 'IGNORE';
+		$SIG{PIPE} = $SIG{CHLD} = 'IGNORE';
 		eval { $self->_work($its); 1 } or warn "the proxy died: $@";
 		POSIX::_exit(0);
 	}
@@ -497,6 +500,26 @@ sub _from_server
 	return;
 }
 
+# The beginning of a row that has one column of nearly 1 GB.
+sub _huge
+{
+	my ($self, $link, $fault) = @_;
+	my $size = 1 << 30;
+	my $now = clock_gettime(CLOCK_MONOTONIC);
+	$link->{deaf} = 1;
+	_send($link->{client}, 'D' . pack('NnN', $size - 1, 1, $size - 11));
+	$link->{late} = [ map { [ $now + $_ / 20, 'x' ] } 1 .. 10000 ]
+	  if $fault eq 'drip';
+	return unless $fault eq 'flood';
+	my $pid = fork() // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		_send($link->{client}, 'x' x (1 << 20)) for 1 .. 1023;
+		POSIX::_exit(0);
+	}
+	return;
+}
+
 sub _reply
 {
 	my ($self, $link, $reply) = @_;
@@ -509,6 +532,12 @@ sub _reply
 	{
 		_send($link->{client}, substr $reply, 0, length($reply) / 2);
 		$self->_close($link);
+		return;
+	}
+	for my $fault (qw(announce drip flood))
+	{
+		next unless $self->_happens($fault);
+		$self->_huge($link, $fault);
 		return;
 	}
 	if ($self->_happens('garble'))
