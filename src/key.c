@@ -50,6 +50,21 @@ hide(void)
 }
 
 /*
+ * The system's words do not tell the path, which is not for everybody who is
+ * shown them.
+ */
+static const char *
+system_problem(const char *what)
+{
+	static char problem[256];
+
+	snprintf(problem, sizeof(problem),
+			 "The file that \"keyright.signing_key_file\" names could not be %s: %s.",
+			 what, strerror(errno));
+	return problem;
+}
+
+/*
  * Reads a key file of the server's own user (or root's) that nobody else can
  * read or write.  Returns what is wrong with it, or NULL.
  */
@@ -59,9 +74,10 @@ read_key_file(char *text, ssize_t *size)
 	/* non-blocking, so that a FIFO cannot hang a backend */
 	int			fd = open(signing_key_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
+	const char *problem = NULL;
 
 	if (fd < 0)
-		return "The file that \"keyright.signing_key_file\" names could not be opened.";
+		return system_problem("opened");
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 	{
 		close(fd);
@@ -78,12 +94,12 @@ read_key_file(char *text, ssize_t *size)
 		return "The file that \"keyright.signing_key_file\" names is open to its group or to others; its mode must be 0600 or less.";
 	}
 	*size = read(fd, text, KEY_FILE_MAX + 1);
-	close(fd);
 	if (*size < 0)
-		return "The file that \"keyright.signing_key_file\" names could not be read.";
-	if (*size > KEY_FILE_MAX)
-		return not_a_seed;
-	return NULL;
+		problem = system_problem("read");
+	else if (*size > KEY_FILE_MAX)
+		problem = not_a_seed;
+	close(fd);
+	return problem;
 }
 
 static const char *

@@ -484,20 +484,22 @@ sub make_file
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $not_base64 = qr/does not hold the base64 of 32 bytes\.$/;
 my $open = qr/is open to its group or to others; its mode must be 0600 or less\.$/;
+# No path in it: it is not for everybody who is refused a seat.
+my $no_file = qr/^The file that "keyright\.signing_key_file" names could not be opened: No such file or directory\.$/;
 my $fifo = $node->basedir . '/fifo';
 POSIX::mkfifo($fifo, 0600) or die "mkfifo: $!";
 my $link = $node->basedir . '/link';
 my $files = 0;
 
 my @cases = (
-	[ 'missing', sub { set_file('/does/not/exist') }, qr/could not be opened\.$/ ],
-	[ 'a relative path to nothing', sub { set_file('nothing') }, qr/could not be opened\.$/ ],
+	[ 'missing', sub { set_file('/does/not/exist') }, $no_file ],
+	[ 'a relative path to nothing', sub { set_file('nothing') }, $no_file ],
 	[ 'a directory', sub { set_file($node->data_dir) }, qr/is not a regular file\.$/ ],
 	[ 'a FIFO', sub { set_file($fifo) }, qr/is not a regular file\.$/ ],
 	[ 'a device', sub { set_file('/dev/zero') }, qr/is not a regular file\.$/ ],
 	[ 'root\'s, for all to read', sub { set_file('/etc/passwd') }, $open ],
 	[ 'unreadable', sub { make_file($third, 0000) },
-		$< == 0 ? $not_base64 : qr/could not be opened\.$/ ],
+		$< == 0 ? $not_base64 : qr/could not be opened: Permission denied\.$/ ],
 	[ 'readable for the group', sub { make_file($third, 0640) }, $open ],
 	[ 'readable for all', sub { make_file($third, 0604) }, $open ],
 	[ 'writable for the group', sub { make_file($third, 0620) }, $open ],
