@@ -250,7 +250,8 @@ typedef struct KeyrightAnswer
 								 * Believed only where it fits the token */
 	int64_t		retry_after_ms; /* NO_SEATS: when one can be free; -1: ? */
 	char		sqlstate[6];
-	char		message[512];
+	char		message[512];	/* becomes the detail of the error: what its
+								 * sentence does not say */
 
 	/*
 	 * GRANTED: the seat's id in its canonical form, as it stands beside the
