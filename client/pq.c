@@ -24,6 +24,9 @@
 /* A connection that nobody needs for so long is given up. */
 #define IDLE_MAX			(60 * SECOND_NS)
 
+/* An answer is one result; an error may be followed by another. */
+#define RESULTS_MAX			4
+
 /* Microseconds between 1970 and 2000, where the server's times begin. */
 #define EPOCH_US			INT64_C(946684800000000)
 
@@ -58,6 +61,9 @@ static const char heartbeat_sql[] =
 
 static const char checkin_sql[] =
 	"SELECT keyright_checkin($1::pg_catalog.text, $2::pg_catalog.uuid)";
+
+static const char not_in_time[] = "there was no answer in time";
+static const char not_understood[] = "the answer was not understood";
 
 static void
 drop_connection(PqTransport *transport)
@@ -292,36 +298,58 @@ await_result(PGconn *conn, const Patience *patience)
 }
 
 /*
- * All results up to the one that says "ready".  The first error counts: what
- * follows an error of the statement is one of the connection.
+ * The first error counts: what follows an error of the statement is one of the
+ * connection.  False: nothing but rows and errors answers our statements.
  */
 static bool
+take_result(const PGresult *result, const KeyrightRequest *request,
+			bool *has_error, KeyrightAnswer *answer)
+{
+	switch (PQresultStatus(result))
+	{
+		case PGRES_TUPLES_OK:
+			if (!*has_error)
+				read_row(answer, request->call, result);
+			return true;
+		case PGRES_FATAL_ERROR:
+		case PGRES_BAD_RESPONSE:
+			if (!*has_error)
+				read_error(answer, result);
+			*has_error = true;
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * All results up to the one that says "ready".  NULL: that is an answer; else
+ * why it is none.  For COPY libpq gives the same result again and again, and
+ * what it has read already it gives without waiting: so no more than a few.
+ */
+static const char *
 read_results(PGconn *conn, const KeyrightRequest *request,
 			 const Patience *patience, KeyrightAnswer *answer)
 {
 	bool		has_error = false;
-	PGresult   *result;
 
-	for (;;)
+	for (int i = 0; i < RESULTS_MAX; i++)
 	{
-		ExecStatusType status;
+		PGresult   *result;
+		bool		understood;
 
 		if (!await_result(conn, patience))
-			return has_error;
+			return has_error ? NULL : not_in_time;
 		result = PQgetResult(conn);
 		if (result == NULL)
-			break;
-		status = PQresultStatus(result);
-		if (status == PGRES_TUPLES_OK && !has_error)
-			read_row(answer, request->call, result);
-		else if (!has_error)
-		{
-			read_error(answer, result);
-			has_error = true;
-		}
+			return has_error || PQstatus(conn) == CONNECTION_OK ? NULL :
+				not_in_time;
+		understood = take_result(result, request, &has_error, answer);
 		PQclear(result);
+		if (!understood)
+			return not_understood;
 	}
-	return has_error || PQstatus(conn) == CONNECTION_OK;
+	return has_error ? NULL : not_understood;
 }
 
 /* False: there was no answer, and nothing is known. */
@@ -329,13 +357,15 @@ static bool
 run_statement(PGconn *conn, const KeyrightRequest *request,
 			  const Patience *patience, KeyrightAnswer *answer)
 {
+	const char *problem = not_in_time;
+
 	tell_silence(answer, "there was no answer");
-	if (send_statement(conn, request) && flush(conn, patience) &&
-		read_results(conn, request, patience, answer))
+	if (send_statement(conn, request) && flush(conn, patience))
+		problem = read_results(conn, request, patience, answer);
+	if (problem == NULL)
 		return true;
 	tell_silence(answer, PQstatus(conn) == CONNECTION_BAD ?
-				 PQerrorMessage(conn) :
-				 patience_lost(patience, "there was no answer in time"));
+				 PQerrorMessage(conn) : patience_lost(patience, problem));
 	return false;
 }
 
@@ -356,10 +386,12 @@ may_stay(const KeyrightAnswer *answer)
 		error_is_conflict(answer->sqlstate);
 }
 
+/* A connection on which more is to come would answer the next one with it. */
 static void
 after_answer(PqTransport *transport, const KeyrightAnswer *answer)
 {
-	if (may_stay(answer) && PQstatus(transport->conn) == CONNECTION_OK)
+	if (may_stay(answer) &&
+		PQtransactionStatus(transport->conn) == PQTRANS_IDLE)
 		return;
 	drop_connection(transport);
 	if (strcmp(answer->sqlstate, "25006") == 0)

@@ -20,6 +20,10 @@
 #   announce [N]        an answer that begins a message of 1 GB, then nothing
 #   drip [N]            likewise, then a byte now and then
 #   flood [N]           likewise, then as much of it as there is room for
+#   copy_out [N]        an answer that begins to copy (likewise copy_in,
+#                       copy_both), then nothing
+#   results [N]         an answer of one empty result after the other, endless
+#   errors [N]          likewise, of errors (40001)
 #   forge [N]           a bit of the token's signature is wrong
 #   answer STATE [N]    a made-up error for a question: its SQLSTATE
 #   answer_login STATE  a made-up error for each new connection; closes others
@@ -304,16 +308,17 @@ sub _close
 	return;
 }
 
+# False: nobody takes it any more.
 sub _send
 {
 	my ($to, $bytes) = @_;
 	while (length $bytes)
 	{
 		my $n = syswrite $to, $bytes;
-		return unless defined $n;
+		return 0 unless defined $n;
 		substr($bytes, 0, $n) = '';
 	}
-	return;
+	return 1;
 }
 
 sub _read
@@ -520,6 +525,22 @@ sub _huge
 	return;
 }
 
+# What no question of ours asks for.
+my %copy = (copy_out => 'H', copy_in => 'G', copy_both => 'W');
+
+# No end of them, and none of "ready".
+sub _endless
+{
+	my ($self, $link, $fault) = @_;
+	my $message = $fault eq 'errors'
+	  ? _error('ERROR', '40001') : 'C' . pack('N', 13) . "SELECT 1\0";
+	$link->{deaf} = 1;
+	my $pid = fork() // die "could not fork: $!";
+	return if $pid;
+	1 while _send($link->{client}, $message x 1000);
+	POSIX::_exit(0);
+}
+
 sub _reply
 {
 	my ($self, $link, $reply) = @_;
@@ -538,6 +559,19 @@ sub _reply
 	{
 		next unless $self->_happens($fault);
 		$self->_huge($link, $fault);
+		return;
+	}
+	for my $fault (sort keys %copy)
+	{
+		next unless $self->_happens($fault);
+		$link->{deaf} = 1;
+		_send($link->{client}, $copy{$fault} . pack('NCn', 7, 0, 0));
+		return;
+	}
+	for my $fault (qw(results errors))
+	{
+		next unless $self->_happens($fault);
+		$self->_endless($link, $fault);
 		return;
 	}
 	if ($self->_happens('garble'))
