@@ -40,12 +40,13 @@ checkin(FunctionCallInfo fcinfo)
 
 	require_writable("keyright_checkin()");
 	shared_mark_database();
+	durable_unlock_begin();
 	license_lock_and_look(&license, license_id, &look);
-	durable_unlock_first();
 	seat_table_open(&table, look.snapshot);
 	released = release(&table, &license, seat_id);
 	seat_table_close(&table);
 	look_end(&look);
+	durable_unlock_end();
 	return CStringGetTextDatum(released ? "released" : "not_held");
 }
 

@@ -206,8 +206,8 @@ checkout(FunctionCallInfo fcinfo)
 	(void) signing_key();
 	shared_mark_database();
 
+	durable_unlock_begin();
 	license_lock_and_look(&request.license, license_id, &request.look);
-	durable_unlock_first();
 	license_require_usable(&request.license, request.look.now);
 	resolve_ttl(&request);
 	seat_table_open(&request.table, request.look.snapshot);
@@ -223,6 +223,7 @@ checkout(FunctionCallInfo fcinfo)
 	result = answer_datum(&answer);
 	seat_table_close(&request.table);
 	look_end(&request.look);
+	durable_unlock_end();
 	return result;
 }
 

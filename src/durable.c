@@ -13,30 +13,40 @@
  * the postmaster puts it into shared memory at its start, the launcher at
  * every reload.
  *
+ * A promise can also rest on what others have committed: a beat that has
+ * nothing to write on their check-out, a revocation that finds nothing on their
+ * check-in.  Such a transaction leaves a mark in the log, so that it has a
+ * commit of its own, after theirs.
+ *
  * A check-out or check-in gives its lock back as soon as its commit is in the
  * log's buffers, and then waits for the disk (and for synchronous standbys)
  * before its client is answered.  Otherwise the check-outs of a license would
  * wait for one flush after the other; so they share one.  (Early lock release:
  * Johnson et al., Aether, VLDB 2010.)  It is safe because the log is one
  * sequence: whoever builds on such a commit commits after it, so that his own
- * flush covers both; and a refusal promises nothing.  What others act upon for
- * good without writing, a revocation or the end of a license, is on the disk
- * before anybody sees it, as ever.  Standbys learn from the commit's own record
- * that somebody waits until it is applied, so with remote_apply the lock is
- * kept as PostgreSQL does.
+ * flush covers both; and a refusal promises nothing.
+ *
+ * Others may act for good upon what they see without writing anything.  So a
+ * transaction that has written more than its check-outs and check-ins, be it a
+ * revocation or a row of the application's, is on the disk before anybody sees
+ * it, as ever: command ids tell whether there was another command that writes.
+ * And standbys learn from the commit's own record that somebody waits until it
+ * is applied, so with remote_apply the lock is kept as PostgreSQL does.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
 #include "replication/syncrep.h"
 #include "utils/resowner.h"
 
 #include "extension.h"
 
 static bool promised = false;
-static bool unlock_first = false;
-static bool unlock_last = false;
+static CommandId own_command = FirstCommandId;	/* ours have written so far */
+static bool others_wrote = false;	/* in this transaction, beside them */
 static int	owed = SYNCHRONOUS_COMMIT_OFF;	/* to be waited for */
 static bool changed = false;
 static int	session_level;
@@ -53,16 +63,39 @@ durable_commit(void)
 	promised = true;
 }
 
-void
-durable_unlock_first(void)
+/* True if a command has written since the last of ours, or is to write yet. */
+static bool
+another_command(void)
 {
-	unlock_first = true;
+	CommandId	before = GetCurrentCommandId(false);
+
+	CommandCounterIncrement();
+	return before != own_command || GetCurrentCommandId(false) != before;
 }
 
 void
-durable_unlock_last(void)
+durable_unlock_begin(void)
 {
-	unlock_last = true;
+	if (another_command())
+		others_wrote = true;
+}
+
+void
+durable_unlock_end(void)
+{
+	own_command = GetCurrentCommandId(false);
+}
+
+/* So that there is something to commit, after all that we have seen. */
+static void
+leave_mark(void)
+{
+	char		nothing = 0;
+
+	(void) GetCurrentTransactionId();
+	XLogBeginInsert();
+	XLogRegisterData(&nothing, sizeof(nothing));
+	(void) XLogInsert(RM_XLOG_ID, XLOG_NOOP);
 }
 
 static void
@@ -80,9 +113,11 @@ before_commit(void)
 
 	if (promised && keyright_shared != NULL)
 		level = Max(level, keyright_shared->synchronous_commit);
-	if (unlock_first && !unlock_last &&
-		level < SYNCHRONOUS_COMMIT_REMOTE_APPLY &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (promised && level > SYNCHRONOUS_COMMIT_OFF &&
+		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		leave_mark();
+	if (own_command != FirstCommandId && !another_command() && !others_wrote &&
+		level < SYNCHRONOUS_COMMIT_REMOTE_APPLY)
 	{
 		owed = level;
 		level = SYNCHRONOUS_COMMIT_OFF;
@@ -107,7 +142,8 @@ at_transaction_event(XactEvent event, void *arg)
 			set_level(session_level);
 		if (event == XACT_EVENT_ABORT)
 			owed = SYNCHRONOUS_COMMIT_OFF;
-		promised = unlock_first = unlock_last = changed = false;
+		promised = others_wrote = changed = false;
+		own_command = FirstCommandId;
 	}
 }
 

@@ -69,18 +69,17 @@ extern void hold_init(void);
 
 /*
  * This transaction's commit is to be at least as durable as the server's
- * configuration says, whatever the session does.
+ * configuration says, whatever the session does; and what it has seen, too.
  */
 extern void durable_commit(void);
 
 /*
- * This transaction's locks are given back before its commit is on the disk,
- * its client is answered after that, as always.
+ * What is written between the two may be seen by others before it is on the
+ * disk.  If this transaction writes nothing else, its locks are given back
+ * then; its client is answered when it is on the disk, as always.
  */
-extern void durable_unlock_first(void);
-
-/* The same transaction does what others act upon for good: not so then. */
-extern void durable_unlock_last(void);
+extern void durable_unlock_begin(void);
+extern void durable_unlock_end(void);
 
 /* Tells the others what it says: by the postmaster and by the launcher. */
 extern void durable_publish(void);

@@ -65,7 +65,6 @@ delete_seats(const License *license, Look *look)
 	if (live > 0)
 		raise_in_use(license->name, live);
 	durable_commit();
-	durable_unlock_last();
 }
 
 /* The newest version of the license's row: somebody may be changing it. */

@@ -92,7 +92,6 @@ end_leases(ReturnSetInfo *result, const License *license, Look *look,
 	}
 	seat_table_close(&table);
 	durable_commit();
-	durable_unlock_last();
 }
 
 void

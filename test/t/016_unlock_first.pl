@@ -4,7 +4,10 @@
 # While a synchronous standby does not answer, a check-out has committed and is
 # not told so; another one on its license is refused at once, because it sees
 # the seat taken and writes nothing itself.  A revocation is seen by nobody before
-# the standby has it, and a beat that waits for it is not told "renewed".
+# the standby has it, and a beat that waits for it is not told "renewed".  Who
+# promises something because of what he sees waits too, even if he writes nothing:
+# a second beat, a revocation that finds nobody.  And what else was written in
+# the transaction of a check-out is seen by nobody.
 # When the standby is back the first one is answered.  A server that is stopped
 # at once afterwards still has the lease.  (That the disk is waited for too is
 # what 015_crash shows: clients that were answered look for their leases.)
@@ -119,11 +122,96 @@ is( sqlstate($primary, q(SELECT * FROM keyright_checkout('acme', 'late'))),
 	'55P03', 'and keeps the lock');
 $standby->start;
 $session->quit;
+$primary->wait_for_catchup($standby);
+
+# A promise that writes nothing.  The ends of these leases are the license's, so
+# a beat leaves them as they are.
+add_license($primary, 'end', 2, max_ttl => '1 day',
+	valid_until => $primary->safe_psql('postgres',
+		q(SELECT date_trunc('second', now() + '1 hour'))));
+my $gone = checkout($primary, 'end', 'gone');
+$primary->wait_for_catchup($standby);
+$standby->stop;
+sub end_of
+{
+	return "SELECT status FROM keyright_checkout('end', '$_[0]', '1 day')";
+}
+my @sessions = map { [ ask($_) ] } (end_of('me'),
+	"SELECT keyright_checkin('end', '$gone->{seat_id}')");
+ok($waiting->(2), 'a check-out and a check-in wait for the standby');
+my $mine = $primary->safe_psql('postgres',
+	q(SELECT seat_id FROM keyright.seat WHERE holder = 'me'));
+push @sessions, [ ask("SELECT status FROM keyright_heartbeat('end', '$mine')") ],
+  [ ask("SELECT count(*) FROM keyright_revoke_holder('end', 'gone')") ];
+ok($waiting->(4), 'and so do a beat and a revocation that build on them');
+unlike($_->[1]->(), qr/answered/, 'without an answer') for @sessions;
+$standby->start;
+wait_until('they are answered', sub { $_->[1]->() =~ /answered/ }) for @sessions;
+like($sessions[2][1]->(), qr/renewed/, 'renewed');
+like($sessions[3][1]->(), qr/^0$/m, 'nobody to revoke');
+$_->[0]->quit for @sessions;
+
+# What else is written in the same transaction is seen when it is there.
+$primary->safe_psql('postgres', q(
+	CREATE TABLE invoice (number int);
+	CREATE FUNCTION order_seat(number int) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE answer text;
+	BEGIN
+		SELECT status INTO answer FROM keyright_checkout('more', 'f');
+		INSERT INTO invoice VALUES (number);
+		RETURN answer;
+	END $$;
+	CREATE FUNCTION invoice_first(number int) RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO invoice VALUES (number);
+		RETURN (SELECT status FROM keyright_checkout('more', 'g'));
+	END $$));
+add_license($primary, 'more', 20);
+add_license($primary, 'others', 20);
+my %orders = (
+	'before it' => q(BEGIN; INSERT INTO invoice VALUES (1);
+		SELECT status FROM keyright_checkout('more', 'a'); COMMIT),
+	'after it' => q(BEGIN; SELECT status FROM keyright_checkout('more', 'b');
+		INSERT INTO invoice VALUES (2); COMMIT),
+	'with it' => q(INSERT INTO invoice
+		SELECT slot FROM keyright_checkout('more', 'c')),
+	'in a function' => q(SELECT order_seat(4)),
+	'in a function, first' => q(SELECT invoice_first(5)),
+	'in a CTE' => q(WITH i AS (INSERT INTO invoice VALUES (6) RETURNING number)
+		SELECT status FROM i, keyright_checkout('more', 'd')));
+for my $where (sort keys %orders)
+{
+	$primary->wait_for_catchup($standby);
+	$standby->stop;
+	my ($order) = ask($orders{$where});
+	ok($waiting->(1), "a check-out with an invoice $where waits");
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM invoice'), 0,
+		'... and the invoice is not seen');
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM keyright.locks'),
+		1, '... nor is the seat given away');
+	$standby->start;
+	$order->quit;
+	is($primary->safe_psql('postgres', 'WITH d AS (DELETE FROM invoice
+			RETURNING 1) SELECT count(*) FROM d'), 1, '... before it is there');
+}
+# Several calls, and nothing else: as one.
+$primary->wait_for_catchup($standby);
+$standby->stop;
+my ($many) = ask(q(BEGIN;
+	SELECT count(*) FROM generate_series(1, 3) i, keyright_checkout('others', 'h' || i);
+	SAVEPOINT s;
+	SELECT status FROM keyright_checkout('others', 'last'); COMMIT));
+ok($waiting->(1), 'check-outs in a block of their own wait');
+is($primary->safe_psql('postgres', 'SELECT count(*) FROM keyright.locks'), 0,
+	'and hold no lock');
+$standby->start;
+$many->quit;
 
 $primary->stop('immediate');
 $primary->start;
 is($primary->safe_psql('postgres',
-		q(SELECT string_agg(holder, ' ' ORDER BY holder) FROM keyright.holders)),
+		q(SELECT string_agg(holder, ' ' ORDER BY holder) FROM keyright.holders
+			WHERE license_id = 'acme')),
 	'first remote_apply', 'a crash loses nothing of it');
 is(crashes($primary), 0, 'no crash but ours');
 done_testing();
