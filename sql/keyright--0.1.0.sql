@@ -293,7 +293,7 @@ LANGUAGE c VOLATILE
 AS 'MODULE_PATHNAME', 'keyright_delete_license';
 REVOKE ALL ON FUNCTION keyright_delete_license(text, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION keyright_delete_license(text, boolean) IS
-  'Deletes a license and its seats. Raises KR007 while leases are live, unless forced: then it ends them in the same transaction. Raises 22004, KR001 (unknown license), 55P03 (busy), 25006 (read only).';
+  'Deletes a license and its seats, with a DELETE of the caller''s: foreign keys and triggers are asked. Raises KR007 while leases are live, unless forced: then it ends them in the same transaction. Raises 22004, KR001 (unknown license), 23503 (rows of yours refer to it), 40001 (a trigger keeps it, or the transaction is too old to see it), 42501, 55P03 (busy), 25006 (read only).';
 
 CREATE FUNCTION keyright_reap()
 RETURNS bigint

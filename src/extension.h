@@ -163,7 +163,6 @@ typedef struct License
 	TimestampTz valid_from;
 	TimestampTz valid_until;
 	bool		suspended;
-	ItemPointerData tid;
 } License;
 
 /* Raises KR001 when there is none. */

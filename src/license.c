@@ -44,7 +44,6 @@ fill(License *license, TupleTableSlot *slot)
 	bool		isnull;
 	text	   *name;
 
-	license->tid = slot->tts_tid;
 	license->id = DatumGetInt32(slot_getattr(slot, LICENSE_ID, &isnull));
 	name = DatumGetTextPP(slot_getattr(slot, LICENSE_LICENSE_ID, &isnull));
 	text_to_cstring_buffer(name, license->name, sizeof(license->name));

@@ -12,9 +12,7 @@
  */
 #include "postgres.h"
 
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -67,26 +65,27 @@ delete_seats(const License *license, Look *look)
 	durable_commit();
 }
 
-/* The newest version of the license's row: somebody may be changing it. */
+/*
+ * With SQL, so that what hangs on the row is asked: foreign keys of other
+ * tables, triggers, and our own one, which looks at the seats.
+ */
 static void
-delete_row(const License *license, Snapshot snapshot)
+delete_row(const License *license)
 {
-	Relation	rel = tables_open(tables_find()->license, RowExclusiveLock);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	ItemPointerData tid = license->tid;
-	TM_FailureData failure;
-	TM_Result	result;
+	Oid			types[] = {INT4OID};
+	Datum		values[] = {Int32GetDatum(license->id)};
 
-	result = table_tuple_lock(rel, &tid, snapshot, slot,
-							  GetCurrentCommandId(true), LockTupleExclusive,
-							  LockWaitBlock, TUPLE_LOCK_FLAG_FIND_LAST_VERSION,
-							  &failure);
-	if (result == TM_Ok)
-		simple_table_tuple_delete(rel, &slot->tts_tid, snapshot);
-	else if (result != TM_Deleted)
-		elog(ERROR, "unexpected result %d of locking a license", result);
-	ExecDropSingleTupleTableSlot(slot);
-	table_close(rel, NoLock);
+	SPI_connect();
+	(void) SPI_execute_with_args("DELETE FROM keyright.license"
+								 " WHERE id OPERATOR(pg_catalog.=) $1",
+								 1, types, values, NULL, false, 0);
+	if (SPI_processed != 1)
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("license \"%s\" was not deleted", license->name),
+				errdetail("Its row is older or newer than what this transaction sees, or a trigger keeps it."),
+				errhint("Try again, in a transaction of its own."));
+	SPI_finish();
 }
 
 static Datum
@@ -99,14 +98,9 @@ delete_license(FunctionCallInfo fcinfo)
 	require_writable("keyright_delete_license()");
 	license_lock_and_look(&license, license_id, &look);
 	if (!PG_ARGISNULL(1) && PG_GETARG_BOOL(1))
-	{
 		license_revoke_all(&license, &look);
-		look_end(&look);
-		look = look_begin();
-	}
-	delete_seats(&license, &look);
-	delete_row(&license, look.snapshot);
 	look_end(&look);
+	delete_row(&license);
 	PG_RETURN_VOID();
 }
 

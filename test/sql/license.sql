@@ -135,5 +135,36 @@ SELECT status FROM keyright_checkout('forced', 'anna');
 SELECT keyright_delete_license('forced', true);
 SELECT keyright_delete_license(NULL);
 
+-- what an administrator has hung on the row is asked, as by a plain DELETE
+CREATE TABLE invoice (license_id text REFERENCES keyright.license (license_id));
+CREATE TABLE note (license integer REFERENCES keyright.license (id) ON DELETE CASCADE, note text);
+CREATE TABLE audit (deleted text);
+CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+  $$BEGIN INSERT INTO audit VALUES (OLD.license_id); RETURN OLD; END$$;
+CREATE TRIGGER audit AFTER DELETE ON keyright.license FOR EACH ROW EXECUTE FUNCTION audit();
+INSERT INTO keyright.license (license_id, seat_count) VALUES ('sold', 2);
+INSERT INTO note SELECT id, 'a customer' FROM keyright.license WHERE license_id = 'sold';
+INSERT INTO invoice VALUES ('sold');
+SELECT seat_id AS a FROM keyright_checkout('sold', 'anna') \gset
+\set VERBOSITY sqlstate
+SELECT keyright_delete_license('sold', force => true);
+\set VERBOSITY default
+SELECT status FROM keyright_heartbeat('sold', :'a');
+TRUNCATE invoice;
+SELECT keyright_delete_license('sold', force => true);
+SELECT * FROM note;
+SELECT * FROM audit;
+-- one that says no keeps seats and leases
+CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$;
+CREATE TRIGGER veto BEFORE DELETE ON keyright.license FOR EACH ROW EXECUTE FUNCTION veto();
+INSERT INTO keyright.license (license_id, seat_count) VALUES ('kept', 2);
+SELECT seat_id AS a FROM keyright_checkout('kept', 'anna') \gset
+SELECT keyright_delete_license('kept', force => true);
+SELECT status FROM keyright_heartbeat('kept', :'a');
+DROP TRIGGER veto ON keyright.license;
+DROP TRIGGER audit ON keyright.license;
+DROP TABLE invoice, note, audit;
+DROP FUNCTION audit, veto;
+
 SELECT count(keyright_delete_license(license_id, force => true)) FROM keyright.license;
 SELECT count(*) AS seats_left FROM keyright.seat;
