@@ -9,6 +9,7 @@
 #include "access/genam.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "storage/lwlock.h"
@@ -154,7 +155,8 @@ enum
 typedef struct License
 {
 	int32		id;
-	char		name[CLAIM_TEXT_MAX + 1];
+	/* in the server's encoding, in which it may be longer than in UTF-8 */
+	char		name[CLAIM_TEXT_MAX * MAX_CONVERSION_GROWTH + 1];
 	int32		seat_count;
 	int64		ttl;			/* lengths in microseconds */
 	int64		skew;

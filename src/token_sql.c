@@ -10,6 +10,7 @@
 #include <sodium.h>
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
@@ -48,14 +49,44 @@ set(VerifyRow *row, int column, Datum value)
 	row->nulls[column] = false;
 }
 
+/* UTF-8 in the database's encoding; NULL when that cannot say it. */
+static char *
+to_server(const char *utf8)
+{
+	int			size = strlen(utf8);
+	int			room = size * MAX_CONVERSION_GROWTH + 1;
+	char	   *text;
+	Oid			conversion;
+
+	if (GetDatabaseEncoding() == PG_UTF8 ||
+		GetDatabaseEncoding() == PG_SQL_ASCII)
+		return pg_any_to_server(utf8, size, PG_UTF8);
+	conversion = FindDefaultConversionProc(PG_UTF8, GetDatabaseEncoding());
+	text = palloc(room);
+	if (!OidIsValid(conversion) ||
+		pg_do_encoding_conversion_buf(conversion, PG_UTF8,
+									  GetDatabaseEncoding(),
+									  (unsigned char *) utf8, size,
+									  (unsigned char *) text, room,
+									  true) != size)
+		return NULL;
+	return text;
+}
+
 /* Claims are UTF-8; NULL for none. */
 static void
 set_text(VerifyRow *row, int column, const char *utf8)
 {
-	if (utf8 != NULL && utf8[0] != '\0')
-		set(row, column,
-			CStringGetTextDatum(pg_any_to_server(utf8, strlen(utf8),
-												 PG_UTF8)));
+	char	   *text;
+
+	if (utf8 == NULL || utf8[0] == '\0')
+		return;
+	text = to_server(utf8);
+	if (text != NULL)
+		set(row, column, CStringGetTextDatum(text));
+	else if (row->nulls[VERIFY_PROBLEM])
+		set(row, VERIFY_PROBLEM,
+			CStringGetTextDatum("a claim cannot be shown in this database's encoding"));
 }
 
 static void
