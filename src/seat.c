@@ -281,9 +281,16 @@ make_tuple(SeatTable *table, SeatRow *row)
 {
 	TupleDesc	desc = RelationGetDescr(table->rel);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
-	HeapTuple	tuple = heap_form_tuple(desc, row->values, row->nulls);
+	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
-	ExecStoreHeapTuple(tuple, slot, true);
+	/* columns that somebody has added and dropped again */
+	memset(nulls, true, desc->natts * sizeof(bool));
+	memcpy(values, row->values, sizeof(row->values));
+	memcpy(nulls, row->nulls, sizeof(row->nulls));
+	ExecStoreHeapTuple(heap_form_tuple(desc, values, nulls), slot, true);
+	pfree(values);
+	pfree(nulls);
 	return slot;
 }
 

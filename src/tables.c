@@ -34,16 +34,28 @@ forget(Datum arg, Oid relid)
 		tables_valid = false;
 }
 
+/*
+ * Whether it begins with our columns.  After them a license may have others, of
+ * an administrator's, a seat only such as were dropped.
+ */
 static bool
-has_columns(Oid relid, int natts)
+has_columns(Oid relid, int natts, bool may_have_more)
 {
 	Relation	rel = try_table_open(relid, AccessShareLock);
+	TupleDesc	desc;
 	bool		result;
 
 	/* dropped while we waited for its lock */
 	if (rel == NULL)
 		return false;
-	result = RelationGetDescr(rel)->natts == natts;
+	desc = RelationGetDescr(rel);
+	result = desc->natts >= natts;
+	for (int i = 0; result && i < desc->natts; i++)
+	{
+		bool		dropped = TupleDescAttr(desc, i)->attisdropped;
+
+		result = i < natts ? !dropped : dropped || may_have_more;
+	}
 	table_close(rel, AccessShareLock);
 	return result;
 }
@@ -78,8 +90,8 @@ find(Oid extension)
 	 */
 	tables = t;
 	tables_valid = true;
-	ours = has_columns(t.license, LICENSE_NATTS) &&
-		has_columns(t.seat, SEAT_NATTS);
+	ours = has_columns(t.license, LICENSE_NATTS, true) &&
+		has_columns(t.seat, SEAT_NATTS, false);
 	if (!ours)
 		tables_valid = false;
 	return ours;
@@ -109,7 +121,7 @@ raise_mismatch(void)
 	ereport(ERROR,
 			errcode(ERRCODE_VERSION_MISMATCH),
 			errmsg("keyright's tables are not those that its library works with"),
-			errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions."));
+			errhint("Run ALTER EXTENSION keyright UPDATE, or restart the server after an upgrade; keyright_version() shows both versions. A column that was added to keyright.seat must be dropped."));
 }
 
 const Tables *

@@ -209,30 +209,38 @@ subtest 'tables that do not fit' => sub {
 	my $seat = out_of($session,
 		q(SELECT seat_id FROM keyright_checkout('acme', 'me')));
 	my $log = log_size($node);
-	for my $table (qw(seat license))
+	my $works = sub {
+		my ($what) = @_;
+		is( out_of($session, "SELECT status FROM keyright_heartbeat('acme', '$seat')"),
+			'renewed', $what);
+		is(out_of($session, "SELECT status FROM keyright_checkout('acme', 'you')"),
+			'granted', '... for who takes another seat, too');
+		out_of($session, "SELECT * FROM keyright_revoke_holder('acme', 'you')");
+		return;
+	};
+	out_of($session, "BEGIN; ALTER TABLE keyright.seat ADD COLUMN x int; SAVEPOINT s");
+	for my $call (
+		$take,
+		"SELECT * FROM keyright_heartbeat('acme', '$seat')",
+		"SELECT keyright_checkin('acme', '$seat')",
+		"SELECT * FROM keyright_revoke_all('acme')",
+		'SELECT keyright_reap()',
+		q(DELETE FROM keyright.license))
 	{
-		out_of($session,
-			"BEGIN; ALTER TABLE keyright.$table ADD COLUMN x int; SAVEPOINT s"
-		);
-		for my $call (
-			$take,
-			"SELECT * FROM keyright_heartbeat('acme', '$seat')",
-			"SELECT keyright_checkin('acme', '$seat')",
-			"SELECT * FROM keyright_revoke_all('acme')",
-			'SELECT keyright_reap()',
-			q(DELETE FROM keyright.license))
-		{
-			is(state_in($session, $call),
-				'KR008', "a column more in $table: $call");
-			out_of($session, 'ROLLBACK TO s');
-		}
-		out_of($session, 'ROLLBACK');
-		is( out_of(
-				$session,
-				"SELECT status FROM keyright_heartbeat('acme', '$seat')"),
-			'renewed',
-			'and it works when it is taken back');
+		is(state_in($session, $call), 'KR008', "a column more in seat: $call");
+		out_of($session, 'ROLLBACK TO s');
 	}
+	out_of($session, 'ROLLBACK');
+	$works->('it works when that is taken back');
+	out_of($session, 'ALTER TABLE keyright.seat ADD COLUMN x int;
+		ALTER TABLE keyright.seat DROP COLUMN x');
+	$works->('and when the column is dropped again');
+	out_of($session, "ALTER TABLE keyright.license
+		ADD COLUMN customer text NOT NULL DEFAULT 'somebody'");
+	$works->('a license may have columns of the administrator\'s');
+	out_of($session, 'ALTER TABLE keyright.license DROP COLUMN customer');
+	$works->('and be without them again');
+
 	# The reaper leaves such a database alone; one to whom it does not fit.
 	$node->safe_psql($db,
 		q(UPDATE keyright.seat SET expires_at = now() - interval '1 day';
@@ -321,8 +329,21 @@ subtest 'other encodings' => sub {
 		'elsewhere', "CREATE EXTENSION keyright; $sell;
 			SELECT token FROM keyright_checkout('acme', U&'\\4e2d')");
 	is($claims->($token)->{sub}, "\x{4e2d}", 'a holder beyond LATIN1');
-	is( sqlstate($node, "SELECT * FROM keyright_verify('$token')", 'latin1'),
-		'22P05', 'cannot be told in LATIN1, and that is said');
+	is( $node->safe_psql('latin1',
+			"SELECT status, license_id, holder, problem
+			FROM keyright_verify('$token')"),
+		"valid|acme||a claim cannot be shown in this database's encoding",
+		'cannot be told in LATIN1, and that is said');
+
+	# Where letters take more room than in UTF-8.
+	my $wide = fresh_database('euc_jp', "TEMPLATE template0 ENCODING 'EUC_JP'
+		LC_COLLATE 'C' LC_CTYPE 'C'");
+	is( $node->safe_psql($wide, q(SET client_encoding = 'UTF8';
+			CREATE EXTENSION keyright;
+			INSERT INTO keyright.license (license_id, seat_count)
+			VALUES (repeat(U&'\0101', 127), 2);
+			SELECT status FROM keyright_checkout(repeat(U&'\0101', 127), 'me'))),
+		'granted', 'a license_id of 254 bytes in UTF-8, 381 in EUC_JP');
 };
 
 subtest 'not preloaded' => sub {
