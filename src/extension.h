@@ -299,6 +299,7 @@ extern void seat_delete(SeatTable *table);
 
 extern Size hints_size(void);
 extern void hints_startup(void);
+extern void hints_init(void);
 
 /*
  * For all of these the license's lock is held.  hint_is_full() is true while

@@ -21,11 +21,15 @@
  *
  * An entry may be thrown out at any moment to make room for another license:
  * then the pool is read again.  Relations are known by their file, so that
- * a table that was made anew, truncated or restored has no hints.
+ * a table that was made anew, truncated or restored has no hints; and a new
+ * database, which may be a copy with the number of one that was dropped, begins
+ * without any.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_database.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
@@ -63,6 +67,7 @@ typedef struct Bucket
 } Bucket;
 
 static Bucket *buckets = NULL;
+static object_access_hook_type previous_access_hook = NULL;
 
 Size
 hints_size(void)
@@ -83,6 +88,36 @@ hints_startup(void)
 	tranche = new_lock_tranche("keyright hints");
 	for (int i = 0; i < BUCKETS; i++)
 		LWLockInitialize(&buckets[i].lock, tranche);
+}
+
+static void
+forget_database(Oid database)
+{
+	for (int i = 0; i < BUCKETS; i++)
+	{
+		LWLockAcquire(&buckets[i].lock, LW_EXCLUSIVE);
+		for (int j = 0; j < BUCKET_ENTRIES; j++)
+			if (buckets[i].hints[j].key.database == database)
+				memset(&buckets[i].hints[j], 0, sizeof(Hint));
+		LWLockRelease(&buckets[i].lock);
+	}
+}
+
+/* A database is being made: nobody is in it yet. */
+static void
+at_access(ObjectAccessType access, Oid class, Oid object, int column, void *arg)
+{
+	if (previous_access_hook)
+		previous_access_hook(access, class, object, column, arg);
+	if (access == OAT_POST_CREATE && class == DatabaseRelationId)
+		forget_database(object);
+}
+
+void
+hints_init(void)
+{
+	previous_access_hook = object_access_hook;
+	object_access_hook = at_access;
 }
 
 static HintKey

@@ -112,6 +112,7 @@ shared_init(void)
 	shmem_request_hook = request_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = startup_memory;
+	hints_init();
 	RegisterXactCallback(at_transaction_end, NULL);
 }
 

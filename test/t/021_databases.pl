@@ -100,6 +100,23 @@ for (1 .. 3)
 is($failed{DROP} // 0, 0, 'DROP did not fail while the reaper sleeps');
 cmp_ok($slowest{DROP}, '<', $limit,
 	sprintf('nor did it take long: %.1f s', $slowest{DROP}));
+
+# A copy whose number and files are those of a database that is gone knows
+# nothing of the leases there.
+$node->safe_psql($name, q(
+	INSERT INTO keyright.license (license_id, seat_count)
+	VALUES ('hinted', 1)));
+for my $copy ('first', 'second')
+{
+	command('CREATE', "CREATE DATABASE again TEMPLATE $name OID 50000");
+	is( $node->safe_psql('again', q(
+			SELECT status FROM keyright_checkout('hinted', 'me');
+			SELECT status FROM keyright_checkout('hinted', 'you'))),
+		"granted
+no_seats_available",
+		"the $copy of two databases with one number has its seat");
+	command('DROP', 'DROP DATABASE again');
+}
 $session->quit;
 is(crashes($node), 0, 'no crash');
 $node->stop;
