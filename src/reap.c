@@ -182,6 +182,8 @@ reap_license(const Candidate *items, int count)
 	SeatTable	table;
 	int64		reaped = 0;
 
+	/* for SQL in an index that an administrator has made */
+	PushActiveSnapshot(look.snapshot);
 	seat_table_open(&table, look.snapshot);
 	if (license_get_by_id(&license, items[0].license, look.snapshot))
 		for (int i = 0; i < count; i++)
@@ -190,6 +192,7 @@ reap_license(const Candidate *items, int count)
 			reaped += reap_seat(&table, &license, items[i].slot);
 		}
 	seat_table_close(&table);
+	PopActiveSnapshot();
 	look_end(&look);
 	return reaped;
 }

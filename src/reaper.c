@@ -340,6 +340,15 @@ next_without_entry(List *databases)
 	return next;
 }
 
+/* After the clock was set back: what was to come counts as never. */
+static void
+forget_future(TimestampTz now)
+{
+	for (int i = 0; i < SHARED_DATABASES; i++)
+		if (keyright_shared->databases[i].last_visit > now)
+			keyright_shared->databases[i].last_visit = 0;
+}
+
 /*
  * The database to visit now: at most once a second one that was not seen yet,
  * else one that is due.  Without one, *wake says when to look again.
@@ -353,6 +362,8 @@ choose(List *databases, TimestampTz now, TimestampTz *wake)
 
 	LWLockAcquire(keyright_shared->lock, LW_EXCLUSIVE);
 	update_entries(databases);
+	forget_future(now);
+	unseen_at = Min(unseen_at, TimestampTzPlusMilliseconds(now, UNSEEN_PACE));
 	chosen = longest_due(false, now, wake);
 	if (chosen != NULL && now < unseen_at)
 	{

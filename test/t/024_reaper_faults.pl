@@ -194,6 +194,16 @@ subtest 'many licenses in the hands of a stuck session' => sub {
 		'all are emptied when it is over');
 };
 
+# An administrator may search holders with SQL of his own.
+subtest 'an index that asks' => sub {
+	$node->safe_psql('postgres', q(
+		CREATE FUNCTION asks(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
+			'BEGIN RETURN (SELECT upper($1)); END';
+		CREATE INDEX asked ON keyright.seat (asks(holder))));
+	works_again('with SQL in an index');
+	$node->safe_psql('postgres', 'DROP INDEX keyright.asked');
+};
+
 # DROP DATABASE leaves such a one behind when it is interrupted.
 subtest 'a broken database' => sub {
 	add_lapsed($node, 'elsewhere', 'before', 1);
@@ -232,4 +242,57 @@ subtest 'SIGKILL' => sub {
 };
 
 $node->stop;
+
+# What a server's processes take for the time: a file says how far off it is.
+my $clock_source = <<'C';
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+int gettimeofday(struct timeval *now, void *zone)
+{
+	char	offset[16] = "0";
+	int		file = open(getenv("CLOCK_FILE"), O_RDONLY | O_CLOEXEC);
+
+	if (file >= 0 && read(file, offset, sizeof(offset) - 1) < 0)
+		abort();
+	close(file);
+	syscall(SYS_gettimeofday, now, zone);
+	now->tv_sec += atol(offset);
+	return 0;
+}
+C
+
+subtest 'a clock that was set back' => sub {
+	my $ahead = new_node(
+		'ahead',
+		start => 0,
+		conf => "keyright.reap_interval = '500ms'\nautovacuum = off");
+	my $clock = $ahead->basedir . '/clock';
+	my $set = sub {
+		PostgreSQL::Test::Utils::append_to_file("$clock.new", "$_[0]\n");
+		rename "$clock.new", $clock or die "$clock: $!";
+	};
+	PostgreSQL::Test::Utils::append_to_file("$clock.c", $clock_source);
+	system('gcc', '-shared', '-fPIC', '-o', "$clock.so", "$clock.c") == 0
+	  or die 'gcc failed';
+	$set->(86400);
+	{
+		local $ENV{LD_PRELOAD} = "$clock.so";
+		local $ENV{CLOCK_FILE} = $clock;
+		$ahead->start;
+	}
+	$ahead->safe_psql('postgres', 'CREATE EXTENSION keyright');
+	add_lapsed($ahead, 'postgres', 'before', 1);
+	wait_emptied($ahead, 'postgres', 'before', 'a day ahead it reaps');
+	is($ahead->safe_psql('postgres',
+			"SELECT last_sweep > to_timestamp(@{[time() + 80000]})
+			FROM keyright.reaper"),
+		't', '(it is a day ahead)');
+	$set->(0);
+	add_lapsed($ahead, 'postgres', 'after', 1);
+	wait_emptied($ahead, 'postgres', 'after', 'and when that is corrected');
+	$ahead->stop;
+};
 done_testing();
