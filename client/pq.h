@@ -87,6 +87,7 @@ typedef struct Connector
 	PQconninfoOption *options;	/* as given, without hosts and ports */
 	int			target_count;
 	int			first;			/* where to begin: the last that was good */
+	bool		any_server;		/* read only ones too, unless said otherwise */
 	PGconn	   *begun;			/* was not made in time; NULL: none */
 	PostgresPollingStatusType begun_status;
 	int			begun_target;

@@ -232,7 +232,7 @@ fill_params(Params *params, Connector *connector, const Target *target,
 	memset(params, 0, sizeof(*params));
 	add_param(params, "fallback_application_name", "keyright");
 	/* A server that cannot be written to has no seats to give. */
-	if (getenv("PGTARGETSESSIONATTRS") == NULL)
+	if (!connector->any_server && getenv("PGTARGETSESSIONATTRS") == NULL)
 		add_param(params, "target_session_attrs", "read-write");
 	for (PQconninfoOption *o = connector->options; o->keyword != NULL; o++)
 		if (o->val != NULL && strcmp(o->keyword, "host") != 0 &&

@@ -90,9 +90,16 @@ extern int	finish_output(void);
 /* NULL after a complaint, with *status for exit(). */
 extern PGconn *database_open(const char *dsn, int *status);
 
-/* Likewise; values: count texts, NULL among them for SQL's. */
-extern PGresult *database_ask(PGconn *conn, const char *query, int count,
-							  const char *const *values, int *status);
+/*
+ * Likewise; values: count texts, NULL among them for SQL's.  The result has
+ * as many columns as that, and of the second function one row.
+ */
+extern PGresult *database_ask(PGconn *conn, const char *query, int columns,
+							  int count, const char *const *values,
+							  int *status);
+extern PGresult *database_ask_row(PGconn *conn, const char *query,
+								  int columns, int count,
+								  const char *const *values, int *status);
 
 /* ----- table.c ----- */
 

@@ -11,12 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pq.h"
 #include "pq_message.h"
 
-/* As in psql with connect_timeout, which counts if it is set. */
+/* For all hosts together, unless connect_timeout is set: that is for each. */
 #define CONNECT_LIMIT		(15 * SECOND_NS)
+#define CONNECT_TIMEOUT_MAX 86400
+
+/* For each question: so long, and so many bytes. */
+#define ANSWER_LIMIT		(30 * SECOND_NS)
+#define ANSWER_ROOM			(256 * 1024 * 1024)
+
+/* An answer is one result; an error may be followed by another. */
+#define RESULTS_MAX			4
 
 #define MESSAGE_SIZE		1536
+
+static const char not_understood[] = "the answer was not understood";
 
 /* ----- errors ----- */
 
@@ -62,100 +73,151 @@ complain_of_connection(PGconn *conn, const char *problem)
 /* ----- connecting ----- */
 
 static int64_t
-time_limit(PGconn *conn)
+time_limit(const Connector *connector)
 {
-	PQconninfoOption *options = PQconninfo(conn);
-	int64_t		limit = CONNECT_LIMIT;
+	const char *text = getenv("PGCONNECT_TIMEOUT");
+	int			seconds;
 
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL &&
-			atoi(o->val) > 0)
-			limit = atoi(o->val) * SECOND_NS;
-	PQconninfoFree(options);
-	return limit;
+	for (PQconninfoOption *o = connector->options; o->keyword != NULL; o++)
+		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL)
+			text = o->val;
+	seconds = text != NULL ? atoi(text) : 0;
+	if (seconds <= 0)
+		return CONNECT_LIMIT;
+	if (seconds > CONNECT_TIMEOUT_MAX)
+		seconds = CONNECT_TIMEOUT_MAX;
+	return seconds * SECOND_NS * connector->target_count;
 }
 
-/* NULL, or why not; an empty text: libpq's message says it. */
-static const char *
-connect_within(PGconn *conn, int64_t limit)
-{
-	int64_t		end = boot_clock() + limit;
-	PostgresPollingStatusType wanted = PGRES_POLLING_WRITING;
-
-	while (wanted != PGRES_POLLING_OK)
-	{
-		struct pollfd fd = {
-			.fd = PQsocket(conn),
-			.events = wanted == PGRES_POLLING_READING ? POLLIN : POLLOUT
-		};
-		int64_t		left = end - boot_clock();
-
-		if (wanted == PGRES_POLLING_FAILED)
-			return "";
-		if (left <= 0)
-			return "the server did not answer in time";
-		poll(&fd, 1, left / MS_NS > 1000 ? 1000 : (int) (left / MS_NS) + 1);
-		if (fd.revents != 0)
-			wanted = PQconnectPoll(conn);
-	}
-	return NULL;
-}
-
-/* The later of two values counts, so ours come first. */
-static PGconn *
-begin_connecting(const char *dsn)
-{
-	const char *keywords[] = {
-		"fallback_application_name", "client_encoding", "dbname", NULL
-	};
-	const char *values[] = {"keyright", "UTF8", dsn, NULL};
-
-	return PQconnectStartParams(keywords, values, 1);
-}
-
+/*
+ * As the library does it: one host after the other, each within its share of
+ * the time.  A server that is read only can be looked at, too.
+ */
 PGconn *
 database_open(const char *dsn, int *status)
 {
-	PGconn	   *conn = begin_connecting(dsn);
-	const char *problem = "";
+	Connector	connector;
+	KeyrightError error;
+	KeyrightAnswer answer = {.size = sizeof(answer)};
+	int64_t		room = PATIENCE_ROOM;
+	Patience	patience = {.give_up_fd = -1, .room = &room};
+	PGconn	   *conn;
 
-	if (conn != NULL)
-		PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
-	if (conn != NULL && PQstatus(conn) != CONNECTION_BAD)
-		problem = connect_within(conn, time_limit(conn));
+	if (!connector_open(&connector, dsn, &error))
+	{
+		complain_of(&error, "");
+		*status = exit_status_of(error.kind);
+		return NULL;
+	}
+	connector.any_server = true;
+	patience.until = boot_clock() + time_limit(&connector);
+	conn = connector_connect(&connector, &patience, &answer);
+	connector_close(&connector);
 	if (conn == NULL)
 	{
-		complain("out of memory");
-		*status = EX_SOFTWARE;
+		complain("%s", answer.message);
+		*status = status_of(answer.sqlstate);
 	}
-	else if (problem == NULL)
-		return conn;
-	else
-		*status = complain_of_connection(conn, problem);
-	PQfinish(conn);
-	return NULL;
+	return conn;
 }
 
-PGresult *
-database_ask(PGconn *conn, const char *query, int count,
-			 const char *const *values, int *status)
-{
-	PGresult   *result;
-	const char *sqlstate;
-	const char *primary;
+/* ----- asking ----- */
 
-	result = PQexecParams(conn, query, count, NULL, values, NULL, NULL, 0);
-	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		return result;
-	sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+static bool
+send_query(PGconn *conn, const char *query, int count,
+		   const char *const *values, const Patience *patience)
+{
+	int			left;
+
+	if (PQsendQueryParams(conn, query, count, NULL, values, NULL, NULL,
+						  0) != 1)
+		return false;
+	while ((left = PQflush(conn)) == 1)
+		if (!patience_wait(patience, PQsocket(conn), POLLIN | POLLOUT) ||
+			PQconsumeInput(conn) == 0)
+			return false;
+	return left == 0;
+}
+
+/*
+ * The first of the results, up to the one that says "ready".  NULL: there is
+ * one; else why there is none, an empty text: libpq's message says it.
+ */
+static const char *
+read_answer(PGconn *conn, const Patience *patience, PGresult **answer)
+{
+	for (int i = 0; i < RESULTS_MAX; i++)
+	{
+		PGresult   *result;
+
+		while (PQisBusy(conn))
+		{
+			if (!patience_wait(patience, PQsocket(conn), POLLIN))
+				return patience_lost(patience,
+									 "the server did not answer in time");
+			if (PQconsumeInput(conn) == 0)
+				return "";
+		}
+		result = PQgetResult(conn);
+		if (result == NULL)
+			return PQstatus(conn) == CONNECTION_OK ? NULL : "";
+		if (*answer == NULL)
+			*answer = result;
+		else
+			PQclear(result);
+	}
+	return not_understood;
+}
+
+static int
+complain_of_answer(PGconn *conn, const PGresult *result, const char *problem)
+{
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *primary = PQresultErrorField(result,
+											 PG_DIAG_MESSAGE_PRIMARY);
+
 	if (sqlstate != NULL && primary != NULL)
 	{
 		complain("%s%s", primary, hint_for(sqlstate));
-		*status = status_of(sqlstate);
+		return status_of(sqlstate);
 	}
-	else
-		*status = complain_of_connection(conn, "");
+	if (problem == NULL && PQresultErrorMessage(result)[0] == '\0')
+		problem = not_understood;
+	return complain_of_connection(conn, problem != NULL ? problem : "");
+}
+
+PGresult *
+database_ask(PGconn *conn, const char *query, int columns, int count,
+			 const char *const *values, int *status)
+{
+	int64_t		room = ANSWER_ROOM;
+	Patience	patience = {
+		.until = boot_clock() + ANSWER_LIMIT, .give_up_fd = -1, .room = &room
+	};
+	PGresult   *result = NULL;
+	const char *problem = "";
+
+	if (send_query(conn, query, count, values, &patience))
+		problem = read_answer(conn, &patience, &result);
+	if (problem == NULL && PQresultStatus(result) == PGRES_TUPLES_OK &&
+		PQnfields(result) == columns)
+		return result;
+	*status = complain_of_answer(conn, result, problem);
+	PQclear(result);
+	return NULL;
+}
+
+/* A query that gives one row, whatever there is. */
+PGresult *
+database_ask_row(PGconn *conn, const char *query, int columns, int count,
+				 const char *const *values, int *status)
+{
+	PGresult   *result = database_ask(conn, query, columns, count, values,
+									  status);
+
+	if (result == NULL || PQntuples(result) == 1)
+		return result;
+	*status = complain_of_connection(conn, not_understood);
 	PQclear(result);
 	return NULL;
 }

@@ -192,7 +192,8 @@ cmd_jwks(int argc, char **argv)
 	conn = database_open(dsn, &status);
 	if (conn == NULL)
 		return status;
-	result = database_ask(conn, "SELECT keyright_jwks()", 0, NULL, &status);
+	result = database_ask_row(conn, "SELECT keyright_jwks()", 1, 0, NULL,
+							  &status);
 	if (result != NULL)
 	{
 		puts(PQgetvalue(result, 0, 0));

@@ -71,10 +71,11 @@ static int
 show_tables(PGconn *conn, const Status *status)
 {
 	int			exit_status = EX_OK;
-	PGresult   *pools = database_ask(conn, pool_query, 1, &status->license,
-									 &exit_status);
+	PGresult   *pools = database_ask(conn, pool_query, COUNT(pool_columns),
+									 1, &status->license, &exit_status);
 	PGresult   *holders = pools == NULL ? NULL :
-		database_ask(conn, holder_query, 1, &status->license, &exit_status);
+		database_ask(conn, holder_query, COUNT(holder_columns), 1,
+					 &status->license, &exit_status);
 
 	if (holders != NULL && PQntuples(pools) == 0)
 		exit_status = no_license(status);
@@ -110,8 +111,8 @@ static int
 show_json(PGconn *conn, const Status *status)
 {
 	int			exit_status = EX_OK;
-	PGresult   *result = database_ask(conn, json_query, 1, &status->license,
-									  &exit_status);
+	PGresult   *result = database_ask_row(conn, json_query, 2, 1,
+										  &status->license, &exit_status);
 
 	if (result == NULL)
 		return exit_status;
@@ -196,7 +197,8 @@ show_on_and_on(const Status *status)
 		if (conn != NULL)
 			exit_status = show(conn, status);
 		end_look(status);
-		if (conn != NULL && PQstatus(conn) != CONNECTION_OK)
+		/* Nor is one of use on which an answer has not ended. */
+		if (conn != NULL && PQtransactionStatus(conn) != PQTRANS_IDLE)
 		{
 			PQfinish(conn);
 			conn = NULL;

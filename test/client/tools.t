@@ -9,9 +9,12 @@ use lib "$FindBin::RealBin/lib";
 use Cli;
 use Encode ();
 use JSON::PP ();
+use Proxy;
 use Test::More;
+use Time::HiRes qw(time);
 
 my ($status, $out, $err);
+my $program;
 
 ########################################################################
 # jwks
@@ -49,6 +52,52 @@ SKIP:
 }
 
 ########################################################################
+# Servers that are no good, for all commands that ask one
+
+my $socket = "$ENV{PGHOST}/.s.PGSQL.$ENV{PGPORT}";
+my $rest = "user=$ENV{PGUSER} dbname=$ENV{PGDATABASE} sslmode=disable";
+my $proxy = Proxy->new($socket);
+my $dsn = 'host=127.0.0.1 port=' . $proxy->port . " $rest";
+my %words = (
+	copy_out => qr/not understood/,
+	copy_in => qr/not understood/,
+	copy_both => qr/not understood/,
+	results => qr/not understood/,
+	errors => qr/made up/,
+	cut_reply => qr/closed the connection/);
+for my $fault (sort keys %words)
+{
+	for my $command ('jwks', 'status')
+	{
+		$proxy->does($fault, 1);
+		$program = start({}, $ENV{KEYRIGHT}, $command, '--dsn', $dsn);
+		is(ends($program, 25), 69, "$command, $fault: 69")
+		  or kill 'KILL', $program->{pid};
+		like($program->{err}->(), $words{$fault}, '... and why');
+		$proxy->does('pass');
+	}
+}
+# It ends while the rest goes on.
+$proxy->does('drop_replies', 1);
+my $patient = start({}, $ENV{KEYRIGHT}, 'jwks', '--dsn', $dsn);
+my $began = time();
+
+my $silent = Proxy->new($socket);
+$silent->does('silence');
+my ($folder, $number) = $socket =~ m{(.*)/\.s\.PGSQL\.(\d+)};
+$dsn = "host=127.0.0.1,$folder port=" . $silent->port . ",$number $rest";
+for my $command ('jwks', 'status')
+{
+	is((keyright($command, '--dsn', "$dsn connect_timeout=2"))[0],
+		0, "$command: behind a host that is silent there is another");
+	ok(scalar $silent->log('connect'), '... which came first');
+}
+is(ends(start({}, $ENV{KEYRIGHT}, 'jwks', '--dsn', $dsn)),
+	0, '... without a limit that was asked for, too');
+is((keyright('status', '--dsn', 'nonsense'))[0],
+	78, 'status, no connection string: 78');
+
+########################################################################
 # status
 
 ($status, $out, $err) = keyright('status');
@@ -64,7 +113,7 @@ sql("SELECT 1 FROM keyright_checkout('acme', U&'z\\00F6e \\009B31m')");
 sql("SELECT 1 FROM keyright_checkout('full', 'bob')");
 
 my $utf8 = { env => { LC_ALL => 'C.UTF-8' } };
-my $program = start($utf8, $ENV{KEYRIGHT}, 'status');
+$program = start($utf8, $ENV{KEYRIGHT}, 'status');
 is(ends($program), 0, 'status: 0');
 $out = Encode::decode('UTF-8', $program->{out}->());
 like(
@@ -322,5 +371,12 @@ for my $command (qw(run status verify keygen jwks))
 	my @missing = grep { !$known{$_} } $help =~ /^  (?:-\w, )?(--\w[\w-]*)/mg;
 	is("@missing", '', "... all options of $command");
 }
+
+########################################################################
+# The end of patience
+
+is(ends($patient, 90), 69, 'jwks, no answer: 69');
+cmp_ok(time() - $began, '>', 20, '... after patience');
+like($patient->{err}->(), qr/in time/, '... and why');
 
 done_testing();
