@@ -169,6 +169,8 @@ typedef struct Keeper
 	bool		was_in_doubt;	/* before the check-out that is under way */
 	bool		need_id;		/* the request id has served its lease */
 	bool		clock_doubt;	/* the wall clock alone says: over */
+	bool		calling;		/* a question is under way ... */
+	bool		outdated;		/* ... from before keyright_checkout() */
 
 	int64_t		due;			/* of the next question, on the boot clock */
 	int			failed;			/* questions in a row */

@@ -197,6 +197,7 @@ keeper_ask(Keeper *keeper, const Clocks *now)
 	keeper->won = false;
 	keeper->useless = false;
 	keeper->free_at = TIME_MAX;
+	keeper->outdated = keeper->calling;
 	keeper_enter(keeper, KEYRIGHT_WAITING, &none, now);
 }
 
@@ -286,6 +287,7 @@ keeper_fail(Keeper *keeper, KeyrightErrorKind kind, const char *detail,
 	KeyrightError error;
 
 	error_set(&error, kind, keeper->policy->terms.license, NULL, detail);
+	keeper->calling = false;
 	keeper->last_error = error;
 	keeper->failures++;
 	keeper->in_doubt = keeper->was_in_doubt;
@@ -313,6 +315,8 @@ call_now(Keeper *keeper, KeyrightCall call, int64_t limit)
 {
 	Action		action = {.kind = ACTION_CALL, .call = call, .limit = limit};
 
+	keeper->calling = true;
+	keeper->outdated = false;
 	if (call == KEYRIGHT_CALL_CHECKOUT)
 	{
 		action.fresh_id = keeper->need_id &&

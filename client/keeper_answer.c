@@ -449,7 +449,7 @@ useless_answered(Keeper *keeper, const KeyrightAnswer *answer,
 	}
 	else
 		keeper->failures++;
-	if (keeper->phase == PHASE_ASKING)
+	if (keeper->phase == PHASE_ASKING && !keeper->outdated)
 		keeper_finish_asking(keeper, KEYRIGHT_REFUSED, &keeper->outcome, now);
 }
 
@@ -484,13 +484,29 @@ checkin_answered(Keeper *keeper, const KeyrightAnswer *answer,
 	}
 }
 
+/*
+ * A question of before keyright_checkout(), which made it be given up: that is
+ * no failure of the check-out, which asks itself now, with the same request id
+ * if it is in doubt.  A real answer serves it well.
+ */
+static bool
+was_given_up(const Keeper *keeper, const KeyrightAnswer *answer)
+{
+	return keeper->outdated && keeper->phase == PHASE_ASKING &&
+		answer->status == KEYRIGHT_STATUS_FAILED &&
+		answer->sqlstate[0] == '\0';
+}
+
 /* What the clocks tell comes first: a lapse is told even if it is mended. */
 void
 keeper_answer(Keeper *keeper, KeyrightCall call,
 			  const KeyrightAnswer *answer,
 			  const Clocks *sent, const Clocks *now)
 {
+	keeper->calling = false;
 	keeper_time(keeper, now);
+	if (was_given_up(keeper, answer))
+		return;
 	switch (call)
 	{
 		case KEYRIGHT_CALL_CHECKOUT:

@@ -172,8 +172,13 @@ call(void *self, const KeyrightRequest *request, KeyrightAnswer *answer)
 		serve(fake, request, answer);
 	pthread_mutex_unlock(&fake->lock);
 
-	if (mode == FAKE_STUCK)
+	if (mode == FAKE_STUCK || mode == FAKE_SLOW)
 		poll(&give_up, 1, (int) (request->limit_ns / MS_NS));
+	if (mode == FAKE_SLOW)
+	{
+		answer->status = KEYRIGHT_STATUS_FAILED;
+		answer->token[0] = '\0';
+	}
 	pthread_mutex_lock(&fake->lock);
 	fake->in_call--;
 	pthread_mutex_unlock(&fake->lock);

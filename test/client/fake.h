@@ -14,6 +14,7 @@ typedef enum FakeMode
 	FAKE_HEALTHY,
 	FAKE_DOWN,					/* silence at once */
 	FAKE_STUCK,					/* silence until the limit, or give up */
+	FAKE_SLOW,					/* likewise, but it does its part */
 	FAKE_FULL,
 	FAKE_REVOKED				/* of beats; else healthy */
 } FakeMode;

@@ -479,6 +479,38 @@ test_useless_and_commands(void)
 	sim_free(sim);
 }
 
+/*
+ * A new check-out makes the question that is under way be given up: that one
+ * said nothing, and decides nothing.
+ */
+static void
+test_useless_and_asked_again(void)
+{
+	Sim		   *sim = sim_new();
+	KeyrightAnswer nothing;
+	Clocks		now;
+
+	sim_checkout(sim);
+	sim_grant(sim)->returned = true;
+	sim_fault_status(sim, KEYRIGHT_STATUS_LOST_EXPIRED);
+	sim_fault_altered(sim, other_key);
+	while (!sim->keeper.useless)
+		sim_run(sim, MS_NS / 2);
+	now = sim_clocks(sim);
+	ok(keeper_next(&sim->keeper, &now).call == KEYRIGHT_CALL_CHECKIN,
+	   "a seat of no use is being given back");
+	keeper_ask(&sim->keeper, &now);
+	memset(&nothing, 0, sizeof(nothing));
+	keeper_answer(&sim->keeper, KEYRIGHT_CALL_CHECKIN, &nothing, &now, &now);
+	ok(sim->keeper.phase == PHASE_ASKING, "who asks then is still asking");
+	sim_run(sim, SECOND_NS);
+	ok(sim->keeper.outcome.kind == KEYRIGHT_OK && sim_left(sim) > 0 &&
+	   sim->grant_count == 2 && sim_live(sim) == 1,
+	   "and has that seat, when its token is good");
+	sim_ok(sim, "waiting held lost refused waiting held", "as is told");
+	sim_free(sim);
+}
+
 static KeyrightAnswer recorded;
 
 static void
@@ -584,6 +616,7 @@ test_answers(void)
 	test_useless_in_trouble();
 	test_useless_after_lapse();
 	test_useless_and_commands();
+	test_useless_and_asked_again();
 	test_replay();
 	test_window();
 }

@@ -319,6 +319,34 @@ test_callback(void)
 	end(fake);
 }
 
+/*
+ * Who hears that the seat is lost asks at once, while the library's own
+ * question is under way.
+ */
+static void
+test_checkout_while_regaining(void)
+{
+	Fake	   *fake = fake_new(2);
+	Keyright   *seat = fake_open(fake);
+
+	keyright_checkout(seat, NULL);
+	fake_set(fake, FAKE_SLOW);
+	ok(WAIT_FOR(fake_calls(fake, KEYRIGHT_CALL_CHECKOUT) == 2) &&
+	   keyright_state(seat) == KEYRIGHT_LOST,
+	   "a lost seat is asked for, the answer takes its time");
+	fake_set(fake, FAKE_HEALTHY);
+	ok(keyright_checkout(seat, NULL) == KEYRIGHT_OK &&
+	   keyright_may_run(seat) > 0, "an application that asks meanwhile gets "
+	   "an answer of its own");
+	ok(fake->grants == 1 && fake_calls(fake, KEYRIGHT_CALL_CHECKOUT) == 3,
+	   "and the seat that the other question had taken");
+	ok(keyright_checkin(seat, NULL) == KEYRIGHT_OK && !fake_taken(fake),
+	   "of which none is left");
+	ok(strstr(fake_story(fake), "lost waiting held released") != NULL,
+	   "as was told");
+	end(fake);
+}
+
 static void
 test_stuck_checkin(void)
 {
@@ -540,6 +568,7 @@ main(void)
 	test_interrupt();
 	test_signals();
 	test_callback();
+	test_checkout_while_regaining();
 	test_stuck_checkin();
 	test_many_check_in();
 	test_fork();
