@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A hundred years, as in the library; in nanoseconds it fits in 64 bits. */
+#define DURATION_MAX_MS		INT64_C(3155760000000)
+
 /* No file that is read here is anywhere near that. */
 #define FILE_MAX			(1024 * 1024)
 
@@ -63,11 +66,13 @@ parse_duration(const char *text, int64_t *ms)
 		return false;
 	errno = 0;
 	number = strtoll(text, &end, 10);
-	if (errno != 0 || number > INT64_MAX / 86400000)
+	if (errno != 0 || number > DURATION_MAX_MS)
 		return false;
 	for (size_t i = 0; i < COUNT(units); i++)
 		if (strcmp(end, units[i].unit) == 0)
 		{
+			if (number > DURATION_MAX_MS / units[i].ms)
+				return false;
 			*ms = number * units[i].ms;
 			return true;
 		}
@@ -79,8 +84,8 @@ duration_option(const char *name, const char *text, int64_t *ms)
 {
 	if (parse_duration(text, ms))
 		return true;
-	complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, 2h",
-			 name, text);
+	complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, 2h, "
+			 "up to 36525d", name, text);
 	return false;
 }
 

@@ -165,6 +165,11 @@ is((keyright('status', '--dsn', "host=$dir"))[0],
 is((keyright('status', 'acme'))[0], 64, 'status, wrong use: 64');
 is((keyright('status', '--watch', 'often'))[0],
 	64, 'status, no length of time: 64');
+for my $length ('36526d', '3155760001s', '9223372036854775807ms', '1' x 30)
+{
+	is((keyright('status', '--watch', $length))[0],
+		64, "status, a length that is too long, $length: 64");
+}
 is((keyright('status', '--watch', '--dsn', "host=$dir"))[0],
 	69, 'status --watch, no server from the beginning: 69');
 
