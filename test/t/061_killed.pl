@@ -98,10 +98,14 @@ for my $license (sort keys %seats)
 	my %told;
 	push @{ $told{ $_->{number} } }, $_->{state}
 	  for transitions($keepers{$license}, qr/./);
-	my @noticed = grep { $_ > $dead{$license} && "@{$told{$_}}" ne 'waiting held' }
-	  sort keys %told;
+	my @alive = grep { $_ > $dead{$license} } sort keys %told;
+	my @retried = grep { "@{$told{$_}}" =~ / retrying/ } @alive;
+	# On a machine that is busy otherwise an answer may come late, once.
+	note("$license: late answers for @retried") if @retried;
+	my @noticed =
+	  grep { "@{$told{$_}}" !~ /^waiting held(?: retrying held)?$/ } @alive;
 	is_deeply(\@noticed, [],
-		"$license: $survivors{$license} survivors were told nothing");
+		"$license: $survivors{$license} survivors noticed nothing");
 	is(row($node, "SELECT count(*) AS n FROM keyright.holders
 			WHERE license_id = '$license' AND state = 'live'
 			AND holder LIKE 'keeper%'")->{n},
