@@ -97,6 +97,16 @@ sub show_certificate
 	return;
 }
 
+# A reload takes effect some time after it was asked for.  Whoever connects
+# before that has what was there, and keeps it.
+sub can_log_in
+{
+	my ($dsn) = @_;
+	return ends(start({}, 'psql', '-XAtqc', 'SELECT 1', '-d',
+		"host=127.0.0.1 port=$port dbname=postgres gssencmode=disable $dsn"))
+	  == 0;
+}
+
 show_certificate('known');
 $main->sql("ALTER SYSTEM SET ssl = on");
 $main->reload;
@@ -188,6 +198,10 @@ add_case(
 	dsn => "sslmode=verify-ca sslrootcert=$dir/known.crt",
 	break => sub {
 		show_certificate('strange');
+		eventually('another certificate is shown', sub {
+			can_log_in("user=postgres sslmode=verify-ca "
+				  . "sslrootcert=$dir/strange.crt");
+		});
 		$_[0]{proxy}->does('close');
 	},
 	mend => sub { show_certificate('known') });
@@ -311,7 +325,8 @@ add_case(
 	break => sub {
 		my ($c) = @_;
 		log_in_by($c->{role}, "hostnossl all $c->{role} 127.0.0.1/32 reject");
-		sleep 0.3;
+		eventually('no TLS, no login',
+			sub { !can_log_in("user=$c->{role} sslmode=disable") });
 		$c->{proxy}->does('close');
 	},
 	mend => sub { log_in_by($_[0]{role}, undef) });
