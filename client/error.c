@@ -64,13 +64,15 @@ static const KindEntry kinds[] = {
 };
 
 /* What a program may want to tell apart within a kind. */
-static const struct
+typedef struct StateEntry
 {
 	const char *sqlstate;
 	KeyrightErrorKind kind;
 	const char *sentence;		/* NULL: that of the kind */
 	bool		says_it_all;	/* the server's message says no more */
-}			states[] =
+} StateEntry;
+
+static const StateEntry states[] =
 {
 	{"KR001", KEYRIGHT_ERR_LICENSE,
 	"The license server does not know license %s.", true},
@@ -115,14 +117,24 @@ static const struct
 
 #define COUNT(array)		(sizeof(array) / sizeof((array)[0]))
 
+static const StateEntry *
+find_state(const char *sqlstate)
+{
+	for (size_t i = 0; i < COUNT(states); i++)
+		if (strcmp(sqlstate, states[i].sqlstate) == 0)
+			return &states[i];
+	return NULL;
+}
+
 KeyrightErrorKind
 error_kind_of_sqlstate(const char *sqlstate)
 {
+	const StateEntry *state = find_state(sqlstate);
+
 	if (sqlstate[0] == '\0')
 		return KEYRIGHT_ERR_UNREACHABLE;
-	for (size_t i = 0; i < COUNT(states); i++)
-		if (strcmp(sqlstate, states[i].sqlstate) == 0)
-			return states[i].kind;
+	if (state != NULL)
+		return state->kind;
 	for (size_t i = 0; i < COUNT(classes); i++)
 		if (strncmp(sqlstate, classes[i].prefix, 2) == 0)
 			return classes[i].kind;
@@ -132,10 +144,9 @@ error_kind_of_sqlstate(const char *sqlstate)
 bool
 error_says_it_all(const char *sqlstate)
 {
-	for (size_t i = 0; i < COUNT(states); i++)
-		if (strcmp(sqlstate, states[i].sqlstate) == 0)
-			return states[i].says_it_all;
-	return false;
+	const StateEntry *state = find_state(sqlstate);
+
+	return state != NULL && state->says_it_all;
 }
 
 bool
@@ -185,16 +196,24 @@ text_copy(char *to, size_t room, const char *from)
 	to[size] = '\0';
 }
 
+void
+text_add(char *to, size_t room, const char *from)
+{
+	size_t		used = strlen(to);
+
+	text_copy(to + used, room - used, from);
+}
+
 /* The sentence of an SQLSTATE, if it has one of its own in this kind. */
 static const char *
 find_sentence(KeyrightErrorKind kind, const char *sqlstate)
 {
 	const KindEntry *entry = find_kind(kind);
 
-	for (size_t i = 0; i < COUNT(states); i++)
-		if (states[i].kind == kind && states[i].sentence != NULL &&
-			strcmp(sqlstate, states[i].sqlstate) == 0)
-			return states[i].sentence;
+	const StateEntry *state = find_state(sqlstate);
+
+	if (state != NULL && state->kind == kind && state->sentence != NULL)
+		return state->sentence;
 	return entry != NULL ? entry->sentence : "";
 }
 
@@ -217,7 +236,7 @@ write_sentence(char *to, size_t room, const char *sentence,
 			 name, gap + 2);
 }
 
-/* libpq's messages have several lines; here they are one. */
+/* A transport's message may have several lines; here they are one. */
 static void
 on_one_line(char *text)
 {

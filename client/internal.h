@@ -67,6 +67,9 @@ extern bool error_is_conflict(const char *sqlstate);
 /* A copy that always ends with a zero, cut where a character begins. */
 extern void text_copy(char *to, size_t room, const char *from);
 
+/* The same behind what stands in it. */
+extern void text_add(char *to, size_t room, const char *from);
+
 /* ----- judge.c: does an answer renew a lease? ----- */
 
 /* A signed claim on a seat, with its end by the clocks of this machine. */

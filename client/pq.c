@@ -24,9 +24,6 @@
 /* A connection that nobody needs for so long is given up. */
 #define IDLE_MAX			(60 * SECOND_NS)
 
-/* An answer is one result; an error may be followed by another. */
-#define RESULTS_MAX			4
-
 /* Microseconds between 1970 and 2000, where the server's times begin. */
 #define EPOCH_US			INT64_C(946684800000000)
 
@@ -207,13 +204,12 @@ static void
 add_sentence(char *to, size_t room, const char *sentence)
 {
 	size_t		used = strlen(to);
-	const char *gap = used == 0 ? "" : to[used - 1] == '.' ? " " : ". ";
-	char		text[sizeof(((KeyrightAnswer *) NULL)->message)];
 
 	if (sentence == NULL)
 		return;
-	snprintf(text, sizeof(text), "%s%s", gap, sentence);
-	text_copy(to + used, room - used, text);
+	if (used > 0)
+		text_add(to, room, to[used - 1] == '.' ? " " : ". ");
+	text_add(to, room, sentence);
 }
 
 /*
@@ -271,32 +267,6 @@ send_statement(PGconn *conn, const KeyrightRequest *request)
 							 1) == 1;
 }
 
-/* While sending, too, the server may have something to say. */
-static bool
-flush(PGconn *conn, const Patience *patience)
-{
-	int			left;
-
-	while ((left = PQflush(conn)) == 1)
-	{
-		if (!patience_wait(patience, PQsocket(conn), POLLIN | POLLOUT))
-			return false;
-		if (PQconsumeInput(conn) == 0)
-			return false;
-	}
-	return left == 0;
-}
-
-static bool
-await_result(PGconn *conn, const Patience *patience)
-{
-	while (PQisBusy(conn))
-		if (!patience_wait(patience, PQsocket(conn), POLLIN) ||
-			PQconsumeInput(conn) == 0)
-			return false;
-	return true;
-}
-
 /*
  * The first error counts: what follows an error of the statement is one of the
  * connection.  False: nothing but rows and errors answers our statements.
@@ -338,7 +308,7 @@ read_results(PGconn *conn, const KeyrightRequest *request,
 		PGresult   *result;
 		bool		understood;
 
-		if (!await_result(conn, patience))
+		if (!patience_result(patience, conn))
 			return has_error ? NULL : not_in_time;
 		result = PQgetResult(conn);
 		if (result == NULL)
@@ -360,7 +330,7 @@ run_statement(PGconn *conn, const KeyrightRequest *request,
 	const char *problem = not_in_time;
 
 	tell_silence(answer, "there was no answer");
-	if (send_statement(conn, request) && flush(conn, patience))
+	if (send_statement(conn, request) && patience_flush(patience, conn))
 		problem = read_results(conn, request, patience, answer);
 	if (problem == NULL)
 		return true;

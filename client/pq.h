@@ -31,6 +31,16 @@ typedef struct Patience
  */
 extern bool patience_wait(const Patience *patience, int fd, short events);
 
+/* The same until what was asked is sent, or until there is a result. */
+extern bool patience_flush(const Patience *patience, PGconn *conn);
+extern bool patience_result(const Patience *patience, PGconn *conn);
+
+/*
+ * An answer is one result; an error may be followed by another.  More are
+ * without an end: there is no waiting for what libpq has read already.
+ */
+#define RESULTS_MAX			4
+
 /* Why, in words. */
 extern const char *patience_lost(const Patience *patience,
 								 const char *not_in_time);

@@ -18,29 +18,14 @@
  */
 #include "pq_message.h"
 
-#include <stdbool.h>
 #include <string.h>
+
+#include "internal.h"
 
 /* More than there is room for anywhere. */
 #define LINE_SIZE			2048
 
 /* ----- appending ----- */
-
-static void
-add_text(char *to, size_t room, const char *text)
-{
-	size_t		used = strlen(to);
-	size_t		size = strlen(text);
-
-	if (size >= room - used)
-	{
-		size = room - used - 1;
-		while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
-			size--;
-	}
-	memcpy(to + used, text, size);
-	to[used + size] = '\0';
-}
 
 /* As a whole, as far as the marks between two lines tell. */
 static bool
@@ -61,8 +46,8 @@ add_line(char *to, size_t room, const char *line)
 	if (line[0] == '\0' || is_said(to, line))
 		return;
 	if (to[0] != '\0')
-		add_text(to, room, "; ");
-	add_text(to, room, line);
+		text_add(to, room, "; ");
+	text_add(to, room, line);
 }
 
 /* ----- one line ----- */

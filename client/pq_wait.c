@@ -79,3 +79,26 @@ patience_wait(const Patience *patience, int fd, short events)
 			return !is_too_much(patience, fd);
 	}
 }
+
+/* While sending, too, the server may have something to say. */
+bool
+patience_flush(const Patience *patience, PGconn *conn)
+{
+	int			left;
+
+	while ((left = PQflush(conn)) == 1)
+		if (!patience_wait(patience, PQsocket(conn), POLLIN | POLLOUT) ||
+			PQconsumeInput(conn) == 0)
+			return false;
+	return left == 0;
+}
+
+bool
+patience_result(const Patience *patience, PGconn *conn)
+{
+	while (PQisBusy(conn))
+		if (!patience_wait(patience, PQsocket(conn), POLLIN) ||
+			PQconsumeInput(conn) == 0)
+			return false;
+	return true;
+}

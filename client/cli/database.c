@@ -22,9 +22,6 @@
 #define ANSWER_LIMIT		(30 * SECOND_NS)
 #define ANSWER_ROOM			(256 * 1024 * 1024)
 
-/* An answer is one result; an error may be followed by another. */
-#define RESULTS_MAX			4
-
 #define MESSAGE_SIZE		1536
 
 static const char not_understood[] = "the answer was not understood";
@@ -123,22 +120,6 @@ database_open(const char *dsn, int *status)
 
 /* ----- asking ----- */
 
-static bool
-send_query(PGconn *conn, const char *query, int count,
-		   const char *const *values, const Patience *patience)
-{
-	int			left;
-
-	if (PQsendQueryParams(conn, query, count, NULL, values, NULL, NULL,
-						  0) != 1)
-		return false;
-	while ((left = PQflush(conn)) == 1)
-		if (!patience_wait(patience, PQsocket(conn), POLLIN | POLLOUT) ||
-			PQconsumeInput(conn) == 0)
-			return false;
-	return left == 0;
-}
-
 /*
  * The first of the results, up to the one that says "ready".  NULL: there is
  * one; else why there is none, an empty text: libpq's message says it.
@@ -150,14 +131,9 @@ read_answer(PGconn *conn, const Patience *patience, PGresult **answer)
 	{
 		PGresult   *result;
 
-		while (PQisBusy(conn))
-		{
-			if (!patience_wait(patience, PQsocket(conn), POLLIN))
-				return patience_lost(patience,
-									 "the server did not answer in time");
-			if (PQconsumeInput(conn) == 0)
-				return "";
-		}
+		if (!patience_result(patience, conn))
+			return PQstatus(conn) != CONNECTION_OK ? "" :
+				patience_lost(patience, "the server did not answer in time");
 		result = PQgetResult(conn);
 		if (result == NULL)
 			return PQstatus(conn) == CONNECTION_OK ? NULL : "";
@@ -197,7 +173,8 @@ database_ask(PGconn *conn, const char *query, int columns, int count,
 	PGresult   *result = NULL;
 	const char *problem = "";
 
-	if (send_query(conn, query, count, values, &patience))
+	if (PQsendQueryParams(conn, query, count, NULL, values, NULL, NULL,
+						  0) == 1 && patience_flush(&patience, conn))
 		problem = read_answer(conn, &patience, &result);
 	if (problem == NULL && PQresultStatus(result) == PGRES_TUPLES_OK &&
 		PQnfields(result) == columns)
