@@ -45,8 +45,8 @@
 #include "extension.h"
 
 static bool promised = false;
-static CommandId own_command = FirstCommandId;	/* ours have written so far */
-static bool others_wrote = false;	/* in this transaction, beside them */
+/* Up to here nobody but us has written; invalid: somebody has. */
+static CommandId own_command = FirstCommandId;
 static int	owed = SYNCHRONOUS_COMMIT_OFF;	/* to be waited for */
 static bool changed = false;
 static int	session_level;
@@ -77,13 +77,14 @@ void
 durable_unlock_begin(void)
 {
 	if (another_command())
-		others_wrote = true;
+		own_command = InvalidCommandId;
 }
 
 void
 durable_unlock_end(void)
 {
-	own_command = GetCurrentCommandId(false);
+	if (own_command != InvalidCommandId)
+		own_command = GetCurrentCommandId(false);
 }
 
 /* So that there is something to commit, after all that we have seen. */
@@ -116,7 +117,7 @@ before_commit(void)
 	if (promised && level > SYNCHRONOUS_COMMIT_OFF &&
 		!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		leave_mark();
-	if (own_command != FirstCommandId && !another_command() && !others_wrote &&
+	if (own_command != FirstCommandId && !another_command() &&
 		level < SYNCHRONOUS_COMMIT_REMOTE_APPLY)
 	{
 		owed = level;
@@ -142,7 +143,7 @@ at_transaction_event(XactEvent event, void *arg)
 			set_level(session_level);
 		if (event == XACT_EVENT_ABORT)
 			owed = SYNCHRONOUS_COMMIT_OFF;
-		promised = others_wrote = changed = false;
+		promised = changed = false;
 		own_command = FirstCommandId;
 	}
 }
