@@ -256,12 +256,14 @@ CREATE TABLE limit_seat (LIKE keyright.seat INCLUDING INDEXES)
   WITH (fillfactor = 50);
 INSERT INTO limit_seat SELECT * FROM keyright.seat ORDER BY license, slot;
 """
-UPDATE = WALK + """
+RENEW = """
 UPDATE limit_seat SET issued_at = clock_timestamp(),
                       expires_at = clock_timestamp() + interval '1 hour'
  WHERE license = :license AND slot = :slot;
 """
-LIMIT = UPDATE.replace(";\n", " RETURNING bench_sign(:size);\n")
+RENEW_AND_SIGN = RENEW.replace(";\n", " RETURNING bench_sign(:size);\n")
+UPDATE = WALK + RENEW
+LIMIT = WALK + RENEW_AND_SIGN
 
 
 def signed_size(license="1"):
@@ -274,9 +276,7 @@ def signed_size(license="1"):
 # one signature.  Variables: license, seats, size
 LIMIT_GRANT = r"""
 \set slot random(1, :seats)
-UPDATE limit_seat SET issued_at = clock_timestamp(),
-                      expires_at = clock_timestamp() + interval '1 hour'
- WHERE license = :license AND slot = :slot RETURNING bench_sign(:size);
+""" + RENEW_AND_SIGN + """
 UPDATE limit_seat SET issued_at = NULL, expires_at = NULL
  WHERE license = :license AND slot = :slot;
 """
