@@ -52,17 +52,32 @@ failed_errno(KeyrightError *error, const char *what)
 /* ----- opening ----- */
 
 /*
- * The path and what is added to it.  Both by GNU or POSIX alike: asprintf()
- * would leave the pointer undefined on a failure.
+ * Three texts in one.  Both by GNU or POSIX alike: asprintf() would leave the
+ * pointer undefined on a failure.
  */
 static char *
-path_with(const char *path, const char *suffix)
+joined(const char *a, const char *b, const char *c)
 {
-	size_t		size = strlen(path) + strlen(suffix) + 1;
+	size_t		size = strlen(a) + strlen(b) + strlen(c) + 1;
 	char	   *whole = malloc(size);
 
 	if (whole != NULL)
-		snprintf(whole, size, "%s%s", path, suffix);
+		snprintf(whole, size, "%s%s%s", a, b, c);
+	return whole;
+}
+
+/* An application that goes to another directory keeps its file. */
+static char *
+absolute(const char *path)
+{
+	char	   *here;
+	char	   *whole;
+
+	if (path[0] == '/')
+		return joined(path, "", "");
+	here = getcwd(NULL, 0);
+	whole = here != NULL ? joined(here, "/", path) : NULL;
+	free(here);
 	return whole;
 }
 
@@ -89,7 +104,7 @@ take_lock(StateFile *file, const char *path, KeyrightError *error)
 bool
 state_file_open(StateFile *file, const char *path, KeyrightError *error)
 {
-	char	   *lock_path;
+	char	   *lock_path = NULL;
 	bool		ok;
 
 	file->path = NULL;
@@ -98,13 +113,16 @@ state_file_open(StateFile *file, const char *path, KeyrightError *error)
 	if (path == NULL)
 		return true;
 
-	file->path = path_with(path, "");
-	file->new_path = path_with(path, ".new");
-	lock_path = path_with(path, ".lock");
-	if (file->path == NULL || file->new_path == NULL || lock_path == NULL)
-		ok = failed(error, "could not open it", "out of memory");
-	else
+	file->path = absolute(path);
+	if (file->path != NULL)
+	{
+		file->new_path = joined(file->path, ".new", "");
+		lock_path = joined(file->path, ".lock", "");
+	}
+	if (file->new_path != NULL && lock_path != NULL)
 		ok = take_lock(file, lock_path, error);
+	else
+		ok = failed_errno(error, "could not open it");
 	free(lock_path);
 	if (!ok)
 		state_file_close(file);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -184,6 +185,36 @@ test_lock(void)
 	ok(child_can_open(), "and not when it is closed");
 }
 
+/* The file and its lock stay where they were when the process moves. */
+static void
+test_moved(const char *folder)
+{
+	StateFile	file;
+	KeyrightError error;
+	Remembered	kept = {.request_id = "a secret id"};
+	Remembered	found;
+	char	   *here = getcwd(NULL, 0);
+	bool		opened;
+
+	if (here == NULL || chdir(folder) != 0)
+		abort();
+	opened = state_file_open(&file, "state", &error);
+	if (chdir("/") != 0)
+		abort();
+	ok(opened && state_file_write(&file, &terms, &kept, &error) &&
+	   access(path, F_OK) == 0,
+	   "a relative path is one of the folder in which it was opened");
+	ok(!child_can_open(), "its lock stands beside it");
+	ok(state_file_read(&file, &terms, &found, &error) &&
+	   strcmp(found.request_id, kept.request_id) == 0, "it is read from there");
+	state_file_remove(&file);
+	ok(access(path, F_OK) != 0, "and removed");
+	state_file_close(&file);
+	if (chdir(here) != 0)
+		abort();
+	free(here);
+}
+
 static void
 test_unwritable(void)
 {
@@ -209,6 +240,7 @@ test_state_file(const char *folder)
 	test_round_trip();
 	test_bad_files();
 	test_lock();
+	test_moved(folder);
 	test_unwritable();
 	umask(mask);
 }
