@@ -13,10 +13,12 @@
  * most of all.  While a server is away, everybody whose beat was due waits in
  * a pause.  When it returns they come as fast as their pauses are short, and
  * beside them those whose beats are due only now.  So a pause after silence is
- * nearly as long as that between two beats, from the first one on: then there
- * are at most twice as many beats as ever.  Pauses that begin short and double
- * make that six times.  Short ones are for a server that is there and had
- * others in the way.
+ * nearly as long as that between two beats, from the first one on: most come
+ * when the others, whose beats are due, do not come any more, and there are at
+ * most one and a half times as many beats as ever; after an outage of more
+ * than a third of the lease, when second pauses are over too, twice as many.
+ * Pauses that begin short and double make that six times.  Short ones are for
+ * a server that is there and had others in the way.
  */
 #include "schedule.h"
 
@@ -107,17 +109,17 @@ beat_limit(const Keeper *keeper, const Clocks *now)
 
 /* No pause is longer than half of what is left. */
 static int64_t
-in_time(Keeper *keeper, int64_t delay, const Clocks *now)
+in_time(Keeper *keeper, int64_t delay, int least, const Clocks *now)
 {
 	int64_t		left = time_left(keeper->lease.ends_boot, now->boot);
 
-	return shortened(keeper, smaller(delay, left / 2), 50);
+	return shortened(keeper, smaller(delay, left / 2), least);
 }
 
 int64_t
 beat_retry_delay(Keeper *keeper, const Clocks *now)
 {
-	return in_time(keeper, smaller(keeper->lease.window / 10 * 3, RETRY_MAX),
+	return in_time(keeper, smaller(keeper->lease.window / 3, RETRY_MAX), 60,
 				   now);
 }
 
@@ -127,7 +129,7 @@ beat_soon_delay(Keeper *keeper, const Clocks *now)
 	int64_t		delay = between(keeper->lease.window / 60, RETRY_MIN,
 								SECOND_NS);
 
-	return in_time(keeper, doubled(delay, pauses(keeper), RETRY_MAX), now);
+	return in_time(keeper, doubled(delay, pauses(keeper), RETRY_MAX), 50, now);
 }
 
 int64_t

@@ -43,6 +43,8 @@ test_pauses(void)
 	Clocks		now = sim_clocks(sim);
 	Keeper	   *keeper = &sim->keeper;
 	bool		good = true;
+	int64_t		beats = 0;
+	int64_t		retries = 0;
 
 	for (int failed = 1; failed < 100; failed++)
 	{
@@ -50,7 +52,7 @@ test_pauses(void)
 		keeper->lease.window = 60 * SECOND_NS;
 		keeper->lease.ends_boot = now.boot + 30 * SECOND_NS;
 		good = good && beat_retry_delay(keeper, &now) <= 15 * SECOND_NS &&
-			beat_retry_delay(keeper, &now) >= 7 * SECOND_NS &&
+			beat_retry_delay(keeper, &now) >= 9 * SECOND_NS &&
 			beat_soon_delay(keeper, &now) <= 15 * SECOND_NS &&
 			beat_soon_delay(keeper, &now) >= 500 * MS_NS &&
 			silence_delay(keeper) <= 15 * SECOND_NS &&
@@ -64,6 +66,14 @@ test_pauses(void)
 	}
 	ok(good, "pauses stay within their bounds after 1 to 99 failures");
 	keeper->failed = 1;
+	keeper->lease.ends_boot = now.boot + 40 * SECOND_NS;
+	for (int i = 0; i < ROUNDS; i++)
+	{
+		beats += beat_due(keeper, false, &now) - now.boot;
+		retries += beat_retry_delay(keeper, &now);
+	}
+	ok(retries < beats / 10 * 9,
+	   "the one after a beat in vain is shorter than the usual one, mostly");
 	ok(silence_delay(keeper) <= 500 * MS_NS, "the first one is short");
 	ok(beat_soon_delay(keeper, &now) <= SECOND_NS,
 	   "so is that of a beat after a conflict");
