@@ -84,6 +84,12 @@ put_notice(Keeper *keeper, KeyrightState before, const Clocks *now)
 	event->slot = keeper->live ? keeper->lease.slot : 0;
 }
 
+static bool
+same_error(const KeyrightError *a, const KeyrightError *b)
+{
+	return a->kind == b->kind && strcmp(a->sqlstate, b->sqlstate) == 0;
+}
+
 /*
  * A change of the state, or of the error while nothing but an error changes:
  * who waits or is refused wants to know why.
@@ -97,7 +103,7 @@ keeper_enter(Keeper *keeper, KeyrightState state, const KeyrightError *error,
 		state == KEYRIGHT_REFUSED;
 
 	if (state == before &&
-		!(tells_errors && error->kind != keeper->error.kind))
+		!(tells_errors && !same_error(error, &keeper->error)))
 		return;
 	keeper->state = state;
 	keeper->error = *error;
@@ -180,11 +186,18 @@ keeper_time(Keeper *keeper, const Clocks *now)
 
 /* ----- commands ----- */
 
+/*
+ * Callbacks may have kept us from looking at the clocks.  Who asks while one
+ * is in doubt held nothing: the same request id gives the same seat again.
+ */
 void
 keeper_ask(Keeper *keeper, const Clocks *now)
 {
 	KeyrightError none;
 
+	keeper_time(keeper, now);
+	if (keeper->clock_doubt)
+		keeper_lapse(keeper, KEYRIGHT_ERR_CLOCK, NULL, now);
 	if (keeper->live || keeper->phase == PHASE_RETURNING)
 		return;
 	error_clear(&none);

@@ -382,11 +382,12 @@ extern KEYRIGHT_API KeyrightErrorKind
  * seats are taken or nobody answers; an answer that waiting cannot mend
  * (class ANSWER or UNSIGNED, NO_SEATS apart) returns at once.
  *
- * KEYRIGHT_OK: a seat is held.  Otherwise nothing is held and nothing goes on
- * in the background; NO_SEATS, UNREACHABLE and BUSY after the wait,
- * INTERRUPTED, LICENSE, LOGIN, REFUSED, TOKEN, NO_KEY, STATE_FILE, SYSTEM,
- * MISUSE (a seat is held already, or is being asked for).  After a loss it
- * may be called again, at any time.
+ * KEYRIGHT_OK: a seat was had and is kept from then on.  Otherwise nothing is
+ * held and nothing goes on in the background; NO_SEATS, UNREACHABLE and BUSY
+ * after the wait, INTERRUPTED, LICENSE, LOGIN, REFUSED, TOKEN, NO_KEY,
+ * STATE_FILE, SYSTEM, MISUSE (a seat is held already, or is being asked for),
+ * LAPSED (without keep_trying: the callback outlasted the lease).  After a
+ * loss it may be called again, at any time.
  */
 extern KEYRIGHT_API KeyrightErrorKind
 			keyright_checkout(Keyright *seat, KeyrightError *error);

@@ -268,7 +268,11 @@ sleep_until(Keyright *seat, int64_t until, const Clocks *now)
 	pthread_mutex_lock(&seat->lock);
 }
 
-/* Everything was told: who waits for the outcome of a check-out may go on. */
+/*
+ * Everything was told: who waits for the outcome of a check-out may go on.
+ * Callbacks can outlast the lease that was won; if nothing more is tried then,
+ * that is the outcome.
+ */
 static bool
 settle(Keyright *seat)
 {
@@ -278,6 +282,8 @@ settle(Keyright *seat)
 		return false;
 	seat->asking = false;
 	seat->outcome = seat->keeper.outcome;
+	if (seat->outcome.kind == KEYRIGHT_OK && seat->keeper.phase == PHASE_REST)
+		seat->outcome = seat->keeper.error;
 	pthread_cond_broadcast(&seat->changed);
 	return true;
 }

@@ -83,7 +83,7 @@ cannot_ask(const Keyright *seat)
 		return "a seat is being asked for";
 	if (seat->leave)
 		return "the seat is being given back";
-	if (seat->keeper.live)
+	if (keyright_may_run(seat) > 0)
 		return "a seat is held already";
 	return NULL;
 }

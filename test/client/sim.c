@@ -376,7 +376,8 @@ take_notices(Sim *sim)
 		if (event.number != last->number + 1 ||
 			event.before != last->state ||
 			(event.state == event.before &&
-			 event.error.kind == last->error.kind))
+			 event.error.kind == last->error.kind &&
+			 strcmp(event.error.sqlstate, last->error.sqlstate) == 0))
 			break_promise(sim, "an event is out of order or told twice");
 		sim->last = event;
 		if (sim->event_count < EVENTS_MAX)

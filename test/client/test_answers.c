@@ -171,6 +171,19 @@ test_mixed(void)
 		   "a new reason for a refusal is told, silence is not");
 	ok(event(sim, 4)->error.kind == KEYRIGHT_ERR_LOGIN, "and which it is");
 	sim_free(sim);
+
+	/* One kind of error, two reasons: each has its own sentence. */
+	sim = sim_new();
+	sim_checkout(sim);
+	sim_fault_sqlstate(sim, "KR002");
+	sim_fault_sqlstate(sim, "KR001");
+	sim_fault_sqlstate(sim, "KR001");
+	sim_run(sim, 300 * SECOND_NS);
+	sim_ok(sim, "waiting held refused refused regained",
+		   "so is another SQLSTATE of the same kind, and each once");
+	ok(strcmp(event(sim, 4)->error.sqlstate, "KR001") == 0,
+	   "and which it is");
+	sim_free(sim);
 }
 
 /* ----- tokens ----- */

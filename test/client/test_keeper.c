@@ -360,6 +360,16 @@ test_clock_set_forward(void)
 			   "if the server does not answer the seat is lost");
 		ok(sim->grant_count == 1, "and the same is regained later");
 		sim_free(sim);
+
+		sim = held();
+		sim_run(sim, 2 * SECOND_NS);
+		sim->wall_offset += leaps[i];
+		ok(sim_checkout(sim) == KEYRIGHT_OK && sim_left(sim) > 50 * SECOND_NS,
+		   "who checks out before the leap was noticed has a seat");
+		sim_ok(sim, "waiting held retrying lost waiting held",
+			   "and hears what happened");
+		ok(sim->grant_count == 1, "the same one");
+		sim_free(sim);
 	}
 }
 

@@ -319,6 +319,64 @@ test_callback(void)
 	end(fake);
 }
 
+static bool
+is_asking(Keyright *seat)
+{
+	bool		asking;
+
+	pthread_mutex_lock(&seat->lock);
+	asking = seat->asking;
+	pthread_mutex_unlock(&seat->lock);
+	return asking;
+}
+
+/* Blocks once, beyond the end of the lease and until somebody checks out. */
+static void
+outlast(Fake *fake, const KeyrightEvent *event)
+{
+	if (event->state == KEYRIGHT_HELD || event->state == KEYRIGHT_RETRYING)
+	{
+		fake->also = NULL;
+		WAIT_FOR(keyright_may_run(fake->seat) == 0 && is_asking(fake->seat));
+	}
+}
+
+/* While a callback blocks, the thread does not notice that a lease is over. */
+static void
+test_slow_callback(void)
+{
+	Fake	   *fake = fake_new(2);
+	KeyrightOptions options;
+	KeyrightError error;
+
+	fake_options(fake, &options);
+	options.keep_trying = 0;
+	keyright_open(&fake->seat, &options, NULL);
+	fake->also = outlast;
+	ok(keyright_checkout(fake->seat, &error) == KEYRIGHT_ERR_LAPSED &&
+	   error.message[0] != '\0' && keyright_may_run(fake->seat) == 0,
+	   "whose lease is over before that it is won was told has no seat");
+	ok(strcmp(fake_story(fake), "waiting held lost") == 0, "as was told");
+	ok(keyright_checkout(fake->seat, NULL) == KEYRIGHT_OK &&
+	   keyright_may_run(fake->seat) > 0, "but with the next check-out");
+	end(fake);
+
+	fake = fake_new(2);
+	fake_open(fake);
+	keyright_checkout(fake->seat, NULL);
+	fake->also = outlast;
+	fake_set(fake, FAKE_DOWN);
+	ok(WAIT_FOR(keyright_may_run(fake->seat) == 0) &&
+	   strcmp(fake_story(fake), "waiting held retrying") == 0,
+	   "a lease is over, which nobody could tell yet");
+	fake_set(fake, FAKE_HEALTHY);
+	ok(keyright_checkout(fake->seat, NULL) == KEYRIGHT_OK &&
+	   keyright_may_run(fake->seat) > 0, "a check-out gets a seat then");
+	ok(strcmp(fake_story(fake), "waiting held retrying lost waiting held") == 0,
+	   "and the loss is told");
+	end(fake);
+}
+
 /*
  * Who hears that the seat is lost asks at once, while the library's own
  * question is under way.
@@ -568,6 +626,7 @@ main(void)
 	test_interrupt();
 	test_signals();
 	test_callback();
+	test_slow_callback();
 	test_checkout_while_regaining();
 	test_stuck_checkin();
 	test_many_check_in();
