@@ -54,7 +54,7 @@ extern int	usage(const char *command);
 
 /* ----- text.c ----- */
 
-/* A line on standard error, as one write. */
+/* A line on standard error, as one write, without control characters. */
 extern void complain(const char *format, ...)
 			__attribute__((format(printf, 1, 2)));
 
@@ -70,6 +70,11 @@ extern bool duration_option(const char *name, const char *text, int64_t *ms);
 /* "48 s", "3 min 5 s", "2 h 10 min", "4 d 3 h". */
 #define DURATION_SIZE		64
 extern void print_duration(char text[DURATION_SIZE], int64_t seconds);
+
+/* "2026-12-24 18:00:00 +0100"; without the zone; "?" for no date. */
+#define LOCAL_TIME_SIZE		64
+extern void print_local_time(char text[LOCAL_TIME_SIZE], int64_t seconds,
+							 bool zone);
 
 /*
  * The whole of a file ("-": standard input) with a zero behind it; NULL after

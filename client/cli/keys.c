@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_KEY_FILE	"keyright.key"
@@ -206,29 +205,20 @@ cmd_jwks(int argc, char **argv)
 
 /* ----- verify ----- */
 
-static const char *
-local_time(char text[64], int64_t seconds)
-{
-	time_t		then = seconds;
-	struct tm	local;
-
-	localtime_r(&then, &local);
-	strftime(text, 64, "%Y-%m-%d %H:%M:%S %z", &local);
-	return text;
-}
-
 /* Whoever has the token has the seat id; it need not stand here too. */
 static void
 print_claims(const KeyrightClaims *claims)
 {
-	char		at[64];
+	char		at[LOCAL_TIME_SIZE];
 
 	printf("license  %s\nholder   %s\nslot     %d\n", claims->license,
 		   claims->holder, claims->slot);
 	if (claims->issuer[0] != '\0')
 		printf("issuer   %s\n", claims->issuer);
-	printf("issued   %s\n", local_time(at, claims->issued_at));
-	printf("expires  %s\n", local_time(at, claims->expires_at));
+	print_local_time(at, claims->issued_at, true);
+	printf("issued   %s\n", at);
+	print_local_time(at, claims->expires_at, true);
+	printf("expires  %s\n", at);
 }
 
 static void

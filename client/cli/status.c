@@ -154,14 +154,11 @@ show_once(const Status *status)
 static void
 begin_look(const Status *status)
 {
-	char		at[64];
-	time_t		now = time(NULL);
-	struct tm	local;
+	char		at[LOCAL_TIME_SIZE];
 
 	if (status->json)
 		return;
-	localtime_r(&now, &local);
-	strftime(at, sizeof(at), "%Y-%m-%d %H:%M:%S", &local);
+	print_local_time(at, time(NULL), false);
 	printf("%s%s\n\n", isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", at);
 }
 

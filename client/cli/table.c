@@ -7,9 +7,9 @@
  */
 #include "cli.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <wchar.h>
 #include <wctype.h>
 
@@ -54,8 +54,7 @@ static void
 show_value(char text[CELL_SIZE], ColumnKind kind, const char *value)
 {
 	char		length[DURATION_SIZE];
-	time_t		seconds = strtoll(value, NULL, 10);
-	struct tm	local;
+	long long	seconds = strtoll(value, NULL, 10);
 
 	switch (kind)
 	{
@@ -64,12 +63,12 @@ show_value(char text[CELL_SIZE], ColumnKind kind, const char *value)
 			snprintf(text, CELL_SIZE, "%s", value);
 			break;
 		case COLUMN_TIME:
-			localtime_r(&seconds, &local);
-			strftime(text, CELL_SIZE, "%Y-%m-%d %H:%M:%S", &local);
+			print_local_time(text, seconds, false);
 			break;
 		case COLUMN_AGO:
 		case COLUMN_IN:
-			print_duration(length, seconds < 0 ? -seconds : seconds);
+			print_duration(length, seconds >= 0 ? seconds :
+						   seconds == LLONG_MIN ? LLONG_MAX : -seconds);
 			if ((kind == COLUMN_AGO) == (seconds >= 0))
 				snprintf(text, CELL_SIZE, "%s ago", length);
 			else

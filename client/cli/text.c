@@ -17,6 +17,26 @@
 /* No file that is read here is anywhere near that. */
 #define FILE_MAX			(1024 * 1024)
 
+/*
+ * A terminal obeys what it reads, and whoever answers there chooses the words.
+ * All that can be printed stays, in any locale: a log may be read in another.
+ */
+static void
+tame(char *line)
+{
+	for (unsigned char *c = (unsigned char *) line; *c != '\0'; c++)
+		if (*c == '\n' || *c == '\t')
+			*c = ' ';
+		else if (*c < 0x20 || *c == 0x7f)
+			*c = '?';
+		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+		{
+			/* U+0080 to U+009F in UTF-8: as good as an escape character. */
+			c[0] = ' ';
+			c[1] = '?';
+		}
+}
+
 void
 complain(const char *format, ...)
 {
@@ -32,6 +52,7 @@ complain(const char *format, ...)
 	while (size > 0 && (size_t) size < sizeof(line) &&
 		   line[size - 1] == '\n')
 		line[--size] = '\0';
+	tame(line);
 	fprintf(stderr, "keyright: %s\n", line);
 }
 
@@ -118,6 +139,19 @@ print_duration(char text[DURATION_SIZE], int64_t seconds)
 			return;
 	}
 	snprintf(text, DURATION_SIZE, "%lld s", (long long) seconds);
+}
+
+/* A date beyond all years is a hostile server's: not to be relied on. */
+void
+print_local_time(char text[LOCAL_TIME_SIZE], int64_t seconds, bool zone)
+{
+	time_t		then = seconds;
+	struct tm	local;
+
+	if (localtime_r(&then, &local) == NULL ||
+		strftime(text, LOCAL_TIME_SIZE, zone ? "%Y-%m-%d %H:%M:%S %z" :
+				 "%Y-%m-%d %H:%M:%S", &local) == 0)
+		strcpy(text, "?");
 }
 
 static char *

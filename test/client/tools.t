@@ -63,7 +63,8 @@ my %words = (
 	copy_in => qr/not understood/,
 	copy_both => qr/not understood/,
 	results => qr/not understood/,
-	errors => qr/made up/,
+	# What a terminal would obey is not shown.
+	errors => qr/^keyright: this\?\[2J error was made up \?$/m,
 	cut_reply => qr/closed the connection/);
 for my $fault (sort keys %words)
 {

@@ -377,7 +377,7 @@ sub _error
 {
 	my ($severity, $state) = @_;
 	my $fields = join '', map { "$_\0" } "S$severity", "V$severity",
-	  "C$state", 'Mthis error was made up', '';
+	  "C$state", "Mthis\e[2J error\twas\nmade up\x{c2}\x{9b}", '';
 	return 'E' . pack('N', length($fields) + 4) . $fields;
 }
 
