@@ -71,10 +71,11 @@ extern bool duration_option(const char *name, const char *text, int64_t *ms);
 #define DURATION_SIZE		64
 extern void print_duration(char text[DURATION_SIZE], int64_t seconds);
 
-/* "2026-12-24 18:00:00 +0100"; without the zone; "?" for no date. */
+/* As strftime() does, or "?" for what is no date; seconds since 1970. */
 #define LOCAL_TIME_SIZE		64
-extern void print_local_time(char text[LOCAL_TIME_SIZE], int64_t seconds,
-							 bool zone);
+extern void print_local_time(char text[LOCAL_TIME_SIZE], const char *format,
+							 int64_t seconds)
+			__attribute__((format(strftime, 2, 0)));
 
 /*
  * The whole of a file ("-": standard input) with a zero behind it; NULL after

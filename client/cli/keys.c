@@ -215,9 +215,9 @@ print_claims(const KeyrightClaims *claims)
 		   claims->holder, claims->slot);
 	if (claims->issuer[0] != '\0')
 		printf("issuer   %s\n", claims->issuer);
-	print_local_time(at, claims->issued_at, true);
+	print_local_time(at, "%F %T %z", claims->issued_at);
 	printf("issued   %s\n", at);
-	print_local_time(at, claims->expires_at, true);
+	print_local_time(at, "%F %T %z", claims->expires_at);
 	printf("expires  %s\n", at);
 }
 

@@ -128,10 +128,8 @@ no_seat(Run *run, const KeyrightError *error)
 {
 	KeyrightInfo info = {.size = sizeof(info)};
 	char		when[DURATION_SIZE];
-	char		at[64];
+	char		at[LOCAL_TIME_SIZE];
 	char		more[192] = "";
-	time_t		then;
-	struct tm	local;
 
 	if (error->kind == KEYRIGHT_ERR_NO_SEATS &&
 		keyright_info(run->seat, &info) == KEYRIGHT_OK &&
@@ -139,10 +137,8 @@ no_seat(Run *run, const KeyrightError *error)
 	{
 		int64_t		seconds = (info.free_in_ns + SECOND_NS - 1) / SECOND_NS;
 
-		then = time(NULL) + seconds;
-		localtime_r(&then, &local);
-		strftime(at, sizeof(at), seconds < 43200 ? "%H:%M:%S" :
-				 "%Y-%m-%d %H:%M", &local);
+		print_local_time(at, seconds < 43200 ? "%T" : "%F %R",
+						 time(NULL) + seconds);
 		print_duration(when, seconds);
 		snprintf(more, sizeof(more), "One can be free in %s, at %s.",
 				 when, at);

@@ -158,7 +158,7 @@ begin_look(const Status *status)
 
 	if (status->json)
 		return;
-	print_local_time(at, time(NULL), false);
+	print_local_time(at, "%F %T", time(NULL));
 	printf("%s%s\n\n", isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", at);
 }
 

@@ -63,7 +63,7 @@ show_value(char text[CELL_SIZE], ColumnKind kind, const char *value)
 			snprintf(text, CELL_SIZE, "%s", value);
 			break;
 		case COLUMN_TIME:
-			print_local_time(text, seconds, false);
+			print_local_time(text, "%F %T", seconds);
 			break;
 		case COLUMN_AGO:
 		case COLUMN_IN:

@@ -143,14 +143,14 @@ print_duration(char text[DURATION_SIZE], int64_t seconds)
 
 /* A date beyond all years is a hostile server's: not to be relied on. */
 void
-print_local_time(char text[LOCAL_TIME_SIZE], int64_t seconds, bool zone)
+print_local_time(char text[LOCAL_TIME_SIZE], const char *format,
+				 int64_t seconds)
 {
 	time_t		then = seconds;
 	struct tm	local;
 
 	if (localtime_r(&then, &local) == NULL ||
-		strftime(text, LOCAL_TIME_SIZE, zone ? "%Y-%m-%d %H:%M:%S %z" :
-				 "%Y-%m-%d %H:%M:%S", &local) == 0)
+		strftime(text, LOCAL_TIME_SIZE, format, &local) == 0)
 		strcpy(text, "?");
 }
 
