@@ -14,8 +14,8 @@
  * a pause.  When it returns they come as fast as their pauses are short, and
  * beside them those whose beats are due only now.  So a pause after silence is
  * nearly as long as that between two beats, from the first one on: most come
- * when the others, whose beats are due, do not come any more, and there are at
- * most one and a half times as many beats as ever; after an outage of more
+ * when the others, whose beats are due, do not come any more, and there are
+ * about one and a half times as many beats as ever; after an outage of more
  * than a third of the lease, when second pauses are over too, twice as many.
  * Pauses that begin short and double make that six times.  Short ones are for
  * a server that is there and had others in the way.

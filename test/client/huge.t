@@ -4,8 +4,8 @@
 #
 # How: a proxy answers heartbeats with the beginning of a message of 1 GB.  Then
 # it says nothing, or a byte now and then, or it sends as much as there is room
-# for.  Or it begins to copy, or sends results without an end.  The clients are built without sanitizers, which set memory aside in
-# their own way.
+# for.  Or it begins to copy, or sends results without an end.  The clients are
+# built without sanitizers, which set memory aside in their own way.
 
 use strict;
 use warnings FATAL => 'all';
