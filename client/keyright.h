@@ -341,8 +341,8 @@ typedef struct KeyrightOptions
 								 * ever.  Default 0 */
 	int64_t		request_limit_ms;	/* the longest that one question may take,
 									 * 100 to 600000, default 5000; a beat
-									 * takes no more than a quarter of what
-									 * is left of the lease */
+									 * takes no more than half of what is
+									 * left of the lease */
 	int64_t		release_limit_ms;	/* the longest that giving back may take,
 									 * 0 to 600000, default 5000 */
 	int			keep_trying;	/* 1 (default): check out again after a loss;

@@ -3,19 +3,19 @@
  *		When the next question is due.
  *
  * Beats come at a third of the signed window; jitter only makes it shorter.
- * After a failure they come sooner.  A question may take a quarter of what is
- * left and a pause half of the rest, so however long the lease is, three
- * eighths of what was left before a try are left after it: three tries always
- * fit, and more in practice.
+ * After a failure they come sooner.  A question may take half of what is left,
+ * so an answer counts that is late by a third of the lease, and a pause half of
+ * the rest: however long the lease is, a quarter of what was left before a try
+ * is left after it.  Three tries always fit, and more in practice.
  *
  * A thousand applications that were started together, or lost their server
  * together, must not come together: everything is jittered, the first beat
  * most of all.  While a server is away, everybody whose beat was due waits in
  * a pause.  When it returns they come as fast as their pauses are short, and
  * beside them those whose beats are due only now.  So a pause after silence is
- * nearly as long as that between two beats, from the first one on: most come
- * when the others, whose beats are due, do not come any more, and there are
- * about one and a half times as many beats as ever; after an outage of more
+ * not much shorter than that between two beats, from the first one on: most
+ * come when few of the others, whose beats are due, are still to come, and there
+ * are less than twice as many beats as ever; after an outage of more
  * than a third of the lease, when second pauses are over too, twice as many.
  * Pauses that begin short and double make that six times.  Short ones are for
  * a server that is there and had others in the way.
@@ -24,7 +24,7 @@
 
 #define RETRY_MIN			(100 * MS_NS)
 #define RETRY_MAX			(300 * SECOND_NS)
-#define LIMIT_MIN			(20 * MS_NS)
+#define LIMIT_MIN			(10 * MS_NS)
 
 #define SILENCE_MIN			(500 * MS_NS)
 #define SILENCE_MAX			(15 * SECOND_NS)
@@ -102,7 +102,7 @@ int64_t
 beat_limit(const Keeper *keeper, const Clocks *now)
 {
 	int64_t		left = time_left(keeper->lease.ends_boot, now->boot);
-	int64_t		limit = smaller(left / 4, keeper->policy->request_limit);
+	int64_t		limit = smaller(left / 2, keeper->policy->request_limit);
 
 	return limit < LIMIT_MIN ? 0 : limit;
 }
@@ -119,8 +119,8 @@ in_time(Keeper *keeper, int64_t delay, int least, const Clocks *now)
 int64_t
 beat_retry_delay(Keeper *keeper, const Clocks *now)
 {
-	return in_time(keeper, smaller(keeper->lease.window / 3, RETRY_MAX), 60,
-				   now);
+	return in_time(keeper, smaller(keeper->lease.window / 10 * 3, RETRY_MAX),
+				   67, now);
 }
 
 int64_t

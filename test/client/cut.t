@@ -20,7 +20,7 @@ use Time::HiRes qw(sleep);
 
 # The license that is cut for long is the one whose lease is shortest.
 my ($ttl, $skew) = (9, 1);
-my %length = (long => 4, stopped => 4, forked => 4, two => 18, late => 12);
+my %length = (long => 4, stopped => 4, forked => 4, two => 18, late => 8);
 my $live = "SELECT live FROM keyright.pools WHERE license_id =";
 
 rename file_of((keyright('jwks'))[1]), $jwks or die;

@@ -52,7 +52,7 @@ test_pauses(void)
 		keeper->lease.window = 60 * SECOND_NS;
 		keeper->lease.ends_boot = now.boot + 30 * SECOND_NS;
 		good = good && beat_retry_delay(keeper, &now) <= 15 * SECOND_NS &&
-			beat_retry_delay(keeper, &now) >= 9 * SECOND_NS &&
+			beat_retry_delay(keeper, &now) >= 10 * SECOND_NS &&
 			beat_soon_delay(keeper, &now) <= 15 * SECOND_NS &&
 			beat_soon_delay(keeper, &now) >= 500 * MS_NS &&
 			silence_delay(keeper) <= 15 * SECOND_NS &&
