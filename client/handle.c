@@ -309,7 +309,7 @@ keyright_close(Keyright *seat)
 		free_handle(seat);
 		return;
 	}
-	if (keyright_checkin(seat, NULL) == KEYRIGHT_ERR_MISUSE)
+	if (seat_check_in(seat, false, NULL) == KEYRIGHT_ERR_MISUSE)
 		return;
 	pthread_mutex_destroy(&seat->lock);
 	pthread_mutex_destroy(&seat->returning);

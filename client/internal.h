@@ -284,6 +284,7 @@ struct Keyright
 	pthread_cond_t changed;
 	Keeper		keeper;
 	bool		running;		/* thread is to be joined */
+	bool		owed;			/* a seat could not be given back */
 	pthread_t	thread;
 	bool		ask;			/* command: check out */
 	bool		asking;			/* somebody waits for its outcome ... */
@@ -299,6 +300,12 @@ struct Keyright
 
 /* The thread. */
 extern void *loop_main(void *arg);
+
+/*
+ * keyright_checkin().  again: also a seat that could not be given back before.
+ */
+extern KeyrightErrorKind seat_check_in(Keyright *seat, bool again,
+									   KeyrightError *error);
 
 /* Makes the thread look at its commands, and a call give up. */
 extern void loop_wake(Keyright *seat);

@@ -461,14 +461,14 @@ extern KEYRIGHT_API void keyright_interrupt(Keyright *seat);
  *
  * KEYRIGHT_OK: the seat is free, or there was none.  UNREACHABLE, BUSY or
  * another error: it will be free when its lease has lapsed; nothing is held
- * here either way.  MISUSE: in a callback, or in a child of fork().
+ * here either way.  Called again it tries again.  MISUSE: in a callback, or in a child of fork().
  */
 extern KEYRIGHT_API KeyrightErrorKind
 			keyright_checkin(Keyright *seat, KeyrightError *error);
 
 /*
- * Frees the handle; checks in first if need be.  NULL is ignored.  In a
- * callback it does nothing.
+ * Frees the handle; checks in first, unless that was tried in vain.  NULL is
+ * ignored.  In a callback it does nothing.
  */
 extern KEYRIGHT_API void keyright_close(Keyright *seat);
 

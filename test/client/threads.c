@@ -377,6 +377,42 @@ test_slow_callback(void)
 	end(fake);
 }
 
+/* OK means that the seat is free, however often it took to say it. */
+static void
+test_check_in_again(void)
+{
+	Fake	   *fake = fake_new(30);
+	KeyrightOptions options;
+	KeyrightError error;
+
+	fake_options(fake, &options);
+	options.release_limit_ms = 500;
+	keyright_open(&fake->seat, &options, NULL);
+	keyright_checkout(fake->seat, NULL);
+	fake_set(fake, FAKE_DOWN);
+	ok(keyright_checkin(fake->seat, NULL) == KEYRIGHT_ERR_UNREACHABLE &&
+	   keyright_checkin(fake->seat, &error) == KEYRIGHT_ERR_UNREACHABLE &&
+	   error.message[0] != '\0' && fake_taken(fake),
+	   "a seat that cannot be given back cannot the second time either");
+	fake_set(fake, FAKE_HEALTHY);
+	ok(keyright_checkin(fake->seat, NULL) == KEYRIGHT_OK && !fake_taken(fake),
+	   "it is given back when the server is there again");
+	ok(keyright_checkin(fake->seat, NULL) == KEYRIGHT_OK &&
+	   fake->last == KEYRIGHT_CALL_CHECKIN && keyright_may_run(fake->seat) == 0,
+	   "then there is none");
+	ok(strcmp(fake_story(fake), "waiting held released") == 0,
+	   "it was told once");
+
+	keyright_checkout(fake->seat, NULL);
+	fake_set(fake, FAKE_DOWN);
+	keyright_checkin(fake->seat, NULL);
+	fake_set(fake, FAKE_HEALTHY);
+	ok(keyright_checkout(fake->seat, NULL) == KEYRIGHT_OK &&
+	   fake->grants == 2 && keyright_checkin(fake->seat, NULL) == KEYRIGHT_OK &&
+	   !fake_taken(fake), "a check-out gets that seat again, not one more");
+	end(fake);
+}
+
 /*
  * Who hears that the seat is lost asks at once, while the library's own
  * question is under way.
@@ -628,6 +664,7 @@ main(void)
 	test_callback();
 	test_slow_callback();
 	test_checkout_while_regaining();
+	test_check_in_again();
 	test_stuck_checkin();
 	test_many_check_in();
 	test_fork();
