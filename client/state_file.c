@@ -38,15 +38,27 @@ failed(KeyrightError *error, const char *what, const char *why)
 	return false;
 }
 
+/* No other file would do any better. */
+static bool
+is_of_system(int number)
+{
+	return number == EMFILE || number == ENFILE || number == ENOMEM;
+}
+
 static bool
 failed_errno(KeyrightError *error, const char *what)
 {
+	char		detail[sizeof(error->detail)];
 	char		why[128];
 	int			number = errno;
 
 	if (strerror_r(number, why, sizeof(why)) != 0)
 		snprintf(why, sizeof(why), "error %d", number);
-	return failed(error, what, why);
+	if (!is_of_system(number))
+		return failed(error, what, why);
+	snprintf(detail, sizeof(detail), "state file: %s: %s", what, why);
+	error_set(error, KEYRIGHT_ERR_SYSTEM, NULL, NULL, detail);
+	return false;
 }
 
 /* ----- opening ----- */

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -228,6 +229,23 @@ test_unwritable(void)
 	   "a folder that is not there is an error at once");
 }
 
+static void
+test_no_descriptors(void)
+{
+	StateFile	file;
+	KeyrightError error;
+	struct rlimit all;
+	struct rlimit none = {.rlim_cur = 0};
+
+	getrlimit(RLIMIT_NOFILE, &all);
+	none.rlim_max = all.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &none);
+	ok(!state_file_open(&file, path, &error) &&
+	   error.kind == KEYRIGHT_ERR_SYSTEM && error.detail[0] != '\0',
+	   "that no more files can be opened is no fault of the file");
+	setrlimit(RLIMIT_NOFILE, &all);
+}
+
 void
 test_state_file(const char *folder)
 {
@@ -242,5 +260,6 @@ test_state_file(const char *folder)
 	test_lock();
 	test_moved(folder);
 	test_unwritable();
+	test_no_descriptors();
 	umask(mask);
 }
