@@ -247,6 +247,11 @@ fill_info(KeyrightInfo *info, const Keyright *seat)
 	info->state = keeper->state;
 	info->error = keeper->last_error;
 	info->left_ns = keyright_may_run(seat);
+	/* The clocks know it before the thread does. */
+	if (keeper->live && !seat->leave && info->left_ns == 0 &&
+		info->error.kind == KEYRIGHT_OK)
+		error_set(&info->error, KEYRIGHT_ERR_LAPSED,
+				  seat->policy.terms.license, NULL, NULL);
 	info->trying = trying;
 	info->retry_in_ns = trying ? time_left(keeper->due, now.boot) : -1;
 	if (keeper->live)

@@ -329,7 +329,8 @@ typedef struct KeyrightOptions
 	 * crashed gets its own seat back when it starts again.  Mode 0600, never
 	 * followed through a symbolic link, replaced as a whole; a file with
 	 * ".lock" added to its name keeps a second process from sharing the seat.
-	 * It is removed when the seat was given back.  NULL: none.  Open it once
+	 * Who has a copy of it, or another link to it, can share the seat.  It is
+	 * removed when the seat was given back.  NULL: none.  Open it once
 	 * in a process at a time.
 	 */
 	const char *state_file;
@@ -418,7 +419,8 @@ typedef struct KeyrightInfo
 {
 	size_t		size;			/* set by the caller */
 	KeyrightState state;		/* as of the last event */
-	KeyrightError error;		/* the last failure; OK after a success */
+	KeyrightError error;		/* the last failure; OK after a success, for
+								 * as long as its lease lasts */
 	int64_t		left_ns;
 	int			trying;			/* the library asks by itself */
 	int64_t		retry_in_ns;	/* until its next question; -1: none */

@@ -44,10 +44,8 @@ finally_lost(Course *course, const KeyrightInfo *info)
 	if (course->run->guard_policy.stop_on_loss)
 	{
 		course->status = exit_status_of(info->error.kind);
-		if (course->status == EX_OK)
-			course->status = EX_UNAVAILABLE;
-		complain_of(&info->error, "The seat is lost; stopping the command.");
 		guard_stop_command(&course->run->guard);
+		complain_of(&info->error, "The seat is lost; stopping the command.");
 	}
 	else
 		complain_of(&info->error,

@@ -334,10 +334,14 @@ is_asking(Keyright *seat)
 static void
 outlast(Fake *fake, const KeyrightEvent *event)
 {
+	KeyrightInfo info = {.size = sizeof(info)};
+
 	if (event->state == KEYRIGHT_HELD || event->state == KEYRIGHT_RETRYING)
 	{
 		fake->also = NULL;
 		WAIT_FOR(keyright_may_run(fake->seat) == 0 && is_asking(fake->seat));
+		keyright_info(fake->seat, &info);
+		fake->answers[0] = info.error.kind;
 	}
 }
 
@@ -356,6 +360,8 @@ test_slow_callback(void)
 	ok(keyright_checkout(fake->seat, &error) == KEYRIGHT_ERR_LAPSED &&
 	   error.message[0] != '\0' && keyright_may_run(fake->seat) == 0,
 	   "whose lease is over before that it is won was told has no seat");
+	ok(fake->answers[0] == KEYRIGHT_ERR_LAPSED,
+	   "why, could be asked before");
 	ok(strcmp(fake_story(fake), "waiting held lost") == 0, "as was told");
 	ok(keyright_checkout(fake->seat, NULL) == KEYRIGHT_OK &&
 	   keyright_may_run(fake->seat) > 0, "but with the next check-out");
