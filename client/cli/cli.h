@@ -169,6 +169,9 @@ extern GuardNews guard_news(Guard *guard, int *value);
 /* Sends a signal to every process that descends from this one. */
 extern void family_signal(int signal_number);
 
+/* Whether a process is stopped, as by SIGSTOP. */
+extern bool is_stopped(pid_t pid);
+
 /* ----- clock ----- */
 
 extern int64_t boot_clock(void);

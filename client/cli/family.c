@@ -30,9 +30,12 @@ typedef struct Processes
 	size_t		room;
 } Processes;
 
-/* "PID (NAME) STATE PARENT ..."; the name may hold anything. */
-static pid_t
-parent_of(const char *pid)
+/*
+ * What proc(5) tells of a process: "PID (NAME) STATE PARENT ..."; the name may
+ * hold anything.  False: it is gone.
+ */
+static bool
+read_stat(pid_t pid, char *state, pid_t *parent)
 {
 	char		path[64];
 	char		text[512];
@@ -40,19 +43,30 @@ parent_of(const char *pid)
 	ssize_t		size;
 	int			fd;
 
-	snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
+		return false;
 	size = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	if (size <= 0)
-		return 0;
+		return false;
 	text[size] = '\0';
 	behind = strrchr(text, ')');
 	if (behind == NULL || strlen(behind) < 5)
-		return 0;
-	return (pid_t) strtol(behind + 4, NULL, 10);
+		return false;
+	*state = behind[2];
+	*parent = (pid_t) strtol(behind + 4, NULL, 10);
+	return true;
+}
+
+bool
+is_stopped(pid_t pid)
+{
+	char		state;
+	pid_t		parent;
+
+	return read_stat(pid, &state, &parent) && state == 'T';
 }
 
 static void
@@ -84,10 +98,12 @@ read_processes(Processes *all)
 	while ((entry = readdir(dir)) != NULL)
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
 		{
-			pid_t		parent = parent_of(entry->d_name);
+			pid_t		pid = (pid_t) strtol(entry->d_name, NULL, 10);
+			pid_t		parent;
+			char		state;
 
-			if (parent > 0)
-				add(all, (pid_t) strtol(entry->d_name, NULL, 10), parent);
+			if (read_stat(pid, &state, &parent))
+				add(all, pid, parent);
 		}
 	closedir(dir);
 }

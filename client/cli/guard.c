@@ -15,9 +15,11 @@
  *	  the command, and does so before the lease is over.
  *	- We write down until when the lease runs, in memory that both share.  If
  *	  that is over for too long, and we have said nothing, then we are stopped
- *	  or stuck, and the guard ends the command.  It counts only the seconds
- *	  that it was awake itself: after control-Z and "fg" we have the time that
- *	  we need to ask for a seat.
+ *	  or stuck, and the guard ends the command.
+ *	- Control-Z stops us and the command, but not the guard: a command can be
+ *	  deaf to it, or out of its reach.  While we are stopped the guard stops,
+ *	  when the lease is over, whatever still runs.  It ends nothing then: after
+ *	  "fg" all go on, and we have the time that we need to ask for a seat.
  *	- If the guard is killed, the kernel kills the command, and we kill what
  *	  the command had started.
  *
@@ -69,6 +71,7 @@ typedef struct Note
 typedef struct Watch
 {
 	const GuardPolicy *policy;
+	pid_t		owner;			/* keyright run */
 	_Atomic int64_t *licensed_until;
 	int			socket;
 	int			signal_fd;
@@ -78,6 +81,8 @@ typedef struct Watch
 	bool		stopping;
 	int64_t		kill_at;
 	int64_t		overdue;		/* seconds */
+	bool		suspended;		/* by the terminal, as a job */
+	bool		held;			/* we have stopped the command */
 	int64_t		seen[NSIG];		/* signals that reached us */
 } Watch;
 
@@ -164,20 +169,34 @@ all_are_gone(void)
 
 /*
  * SIGTERM to all that the command has started, too: a shell that ends does
- * not end what it waits for.  A stopped process must run to end.
+ * not end what it waits for.  A stopped process must run to end.  False: that
+ * was done before.
  */
-static void
+static bool
 stop_command(Watch *watch, int64_t grace)
 {
 	if (watch->stopping)
-		return;
+		return false;
 	watch->stopping = true;
 	watch->kill_at = boot_clock() + grace;
 	family_signal(SIGTERM);
 	family_signal(SIGCONT);
+	return true;
 }
 
 /* ----- signals ----- */
+
+/* Those by which a terminal, or who acts for it, stops a job. */
+static const int job_stops[] = {SIGTSTP, SIGTTIN, SIGTTOU};
+
+static bool
+is_job_stop(uint32_t n)
+{
+	for (size_t i = 0; i < COUNT(job_stops); i++)
+		if (n == (uint32_t) job_stops[i])
+			return true;
+	return false;
+}
 
 static void
 read_signals(Watch *watch)
@@ -185,8 +204,14 @@ read_signals(Watch *watch)
 	struct signalfd_siginfo info;
 
 	while (read(watch->signal_fd, &info, sizeof(info)) == sizeof(info))
+	{
 		if (info.ssi_signo < NSIG)
 			watch->seen[info.ssi_signo] = boot_clock();
+		if (is_job_stop(info.ssi_signo))
+			watch->suspended = true;
+		else if (info.ssi_signo == SIGCONT)
+			watch->suspended = false;
+	}
 }
 
 /* A command that left our group has not got what the group got. */
@@ -229,9 +254,8 @@ owner_is_gone(Watch *watch)
 	}
 	close(watch->socket);
 	watch->socket = -1;
-	if (!watch->stopping)
+	if (stop_command(watch, left < 0 ? 0 : left < grace ? left : grace))
 		complain("\"keyright run\" was killed; stopping the command");
-	stop_command(watch, left < 0 ? 0 : left < grace ? left : grace);
 }
 
 static void
@@ -271,17 +295,38 @@ read_note(Watch *watch)
 
 /* ----- the time ----- */
 
+static bool
+is_licensed(const Watch *watch)
+{
+	return boot_clock() < *watch->licensed_until;
+}
+
+/*
+ * Who is stopped asks for no seat.  Once more each time that we look: what is
+ * being started while the others are stopped can be missed.
+ */
+static void
+hold_command(Watch *watch)
+{
+	bool		held = !is_licensed(watch) && is_stopped(watch->owner);
+
+	if (held)
+		family_signal(SIGSTOP);
+	else if (watch->held)
+		family_signal(SIGCONT);
+	watch->held = held;
+}
+
+/* Once a second. */
 static void
 watch_owner(Watch *watch)
 {
-	if (boot_clock() < *watch->licensed_until)
+	if (is_licensed(watch) || (watch->held && watch->suspended))
 		watch->overdue = 0;
-	else if (++watch->overdue > watch->policy->regain_ms / 1000 + SLACK)
-	{
+	else if (++watch->overdue > watch->policy->regain_ms / 1000 + SLACK &&
+			 stop_command(watch, watch->policy->grace_ms * MS_NS))
 		complain("\"keyright run\" does not move and its seat is over; "
 				 "stopping the command");
-		stop_command(watch, watch->policy->grace_ms * MS_NS);
-	}
 }
 
 /*
@@ -313,8 +358,9 @@ pause_ms(const Watch *watch)
 		return 50;
 	if (watch->command == 0 || !watch->policy->stop_on_loss)
 		return -1;
-	left = (*watch->licensed_until - boot_clock()) / MS_NS;
-	return left < 1000 ? 1000 : left > 60000 ? 60000 : (int) left;
+	left = *watch->licensed_until - boot_clock();
+	return left <= 0 ? 1000 : left > 60 * SECOND_NS ? 60000 :
+		(int) (left / MS_NS) + 1;
 }
 
 static void
@@ -333,8 +379,11 @@ keep_watch(Watch *watch)
 		read_signals(watch);
 		if (fds[1].revents != 0)
 			read_note(watch);
-		if (watch->command > 0 && watch->policy->stop_on_loss &&
-			!watch->stopping && boot_clock() - last_look >= SECOND_NS)
+		if (watch->command == 0 || !watch->policy->stop_on_loss ||
+			watch->stopping)
+			continue;
+		hold_command(watch);
+		if (boot_clock() - last_look >= SECOND_NS)
 		{
 			last_look = boot_clock();
 			watch_owner(watch);
@@ -346,11 +395,12 @@ keep_watch(Watch *watch)
 }
 
 static void
-guard_main(const GuardPolicy *policy, _Atomic int64_t *licensed_until,
-		   int socket)
+guard_main(const GuardPolicy *policy, pid_t owner,
+		   _Atomic int64_t *licensed_until, int socket)
 {
 	Watch		watch = {
 		.policy = policy,
+		.owner = owner,
 		.licensed_until = licensed_until,
 		.socket = socket
 	};
@@ -359,6 +409,9 @@ guard_main(const GuardPolicy *policy, _Atomic int64_t *licensed_until,
 	prctl(PR_SET_NAME, "keyright-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigaddset(&mask, SIGCHLD);
+	sigaddset(&mask, SIGCONT);
+	for (size_t i = 0; i < COUNT(job_stops); i++)
+		sigaddset(&mask, job_stops[i]);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
 	watch.signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (watch.signal_fd < 0)
@@ -373,6 +426,7 @@ bool
 guard_open(Guard *guard, const GuardPolicy *policy)
 {
 	int			sockets[2];
+	pid_t		owner = getpid();
 
 	guard->licensed_until = mmap(NULL, sizeof(*guard->licensed_until),
 								 PROT_READ | PROT_WRITE,
@@ -394,7 +448,7 @@ guard_open(Guard *guard, const GuardPolicy *policy)
 	if (guard->pid == 0)
 	{
 		close(sockets[0]);
-		guard_main(policy, guard->licensed_until, sockets[1]);
+		guard_main(policy, owner, guard->licensed_until, sockets[1]);
 	}
 	close(sockets[1]);
 	guard->socket = sockets[0];

@@ -13,6 +13,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Cli;
+use IO::Handle;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -50,6 +51,13 @@ sub all_gone
 	eventually($what, sub { !grep { alive($_) } @pids })
 	  or kill 'KILL', @pids;
 	return;
+}
+
+sub state_of
+{
+	my ($pid) = @_;
+	my ($state) = slurp("/proc/$pid/stat") =~ /\) (\S)/;
+	return $state // '-';
 }
 
 # The guard is the only child of keyright.
@@ -132,6 +140,39 @@ eventually('... gets a seat when both go on',
 close(do { open my $fg, '>', "$dir/fg" or die; $fg });
 is(ends($program), 7, '... and ends in its own way');
 
+# A command can be deaf to control-Z, and what it started out of its reach.
+add_license('suspended', 1, 4);
+$program = run_seat({ group => 1 }, 'suspended', '-v', '--regain', '3s', '--',
+	'sh', '-c',
+	'trap "" TSTP
+	setsid sh -c "while :; do sleep 0.1; done" & a=$!
+	echo $$ $a ready
+	until [ -e "$0" ]; do sleep 0.1; done
+	kill $a
+	exit 7', "$dir/resumed");
+eventually('a command runs that control-Z does not stop',
+	sub { $program->{out}->() =~ /ready/ });
+@pids = $program->{out}->() =~ /(\d+)/g;
+kill '-TSTP', $program->{pid};
+eventually('... its keyright stops', sub { state_of($program->{pid}) eq 'T' });
+is(join('', map { state_of($_) } @pids) =~ tr/T//, 0,
+	'... the command goes on within its lease');
+$second = run_seat({}, 'suspended', '--wait', '10m', '--', 'sh', '-c',
+	'for p; do s=$(ps -o state= -p $p); [ "$s" = T ] || echo $p "$s"; done
+	echo started; sleep 12', 'sh', @pids);
+eventually('... the seat is another\'s when it is over',
+	sub { $second->{out}->() =~ /started/ });
+is($second->{out}->(), "started\n", '... who starts after all of it stopped');
+is(ends($second), 0, '... and keeps it for as long as he likes');
+is(join('', map { state_of($_) } @pids), 'TT', '... it is still there');
+kill '-CONT', $program->{pid};
+eventually('... gets a seat when keyright goes on',
+	sub { $program->{err}->() =~ /lost.*regained/s });
+eventually('... and goes on with all that it had started',
+	sub { join('', map { state_of($_) } @pids) !~ /T/ });
+close(do { open my $resumed, '>', "$dir/resumed" or die; $resumed });
+is(ends($program), 7, '... and ends in its own way');
+
 add_license('guard', 1, 60);
 ($program, @pids) = run_family('guard', $deaf);
 kill 'KILL', guard_of($program);
@@ -154,6 +195,20 @@ like($program->{err}->(), qr/took back .* stopping the command/,
 sql("SELECT keyright_revoke_all('revoked')");
 is(ends($program), 77, 'a command that is deaf to SIGTERM ends too');
 all_gone('... with all that it had started', @pids);
+
+# Who reads its messages may have stopped to do so.
+pipe my $reads, my $writes or die;
+$writes->blocking(0);
+1 while syswrite $writes, 'x' x 1024;
+$writes->blocking(1);
+my $unread = run_seat({ err => $writes }, 'revoked', '--', 'sh', '-c', $family);
+eventually('a command runs whose messages nobody reads',
+	sub { $unread->{out}->() =~ /ready/ });
+@pids = $unread->{out}->() =~ /(\d+)/g;
+sql("SELECT keyright_revoke_all('revoked')");
+is(ends($unread), 77, '... ends when its seat is revoked');
+all_gone('... with all that it had started', @pids);
+close $reads;
 
 add_license('shut', 1, 3);
 ($program, @pids) = run_family('shut', $family);

@@ -49,7 +49,7 @@ sub file_of
 }
 
 # Starts a program; options: in (a text), group (a process group of its own),
-# ignore (a signal), env.  Returns a hash: pid, and functions out and err.
+# ignore (a signal), err (a handle for its errors), env.  Returns a hash: pid, and functions out and err.
 sub start
 {
 	my ($options, @command) = @_;
@@ -64,7 +64,9 @@ sub start
 		$ENV{$_} = $options->{env}{$_} for keys %{ $options->{env} // {} };
 		open STDIN, '<', $in or die;
 		open STDOUT, '>', "$name.out" or die;
-		open STDERR, '>', "$name.err" or die;
+		open STDERR, $options->{err} ? '>&' : '>',
+		  $options->{err} // "$name.err"
+		  or die;
 		exec @command or POSIX::_exit(99);
 	}
 	$running{$pid} = 1;
