@@ -5,6 +5,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,18 @@ tame(char *line)
 		}
 }
 
+/*
+ * Nobody may read there any more, or not for now: that must not keep us from
+ * what is to be done.  A file, or what is closed, is ready at once.
+ */
+static bool
+standard_error_is_ready(void)
+{
+	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&ready, 1, 1000) != 0;
+}
+
 void
 complain(const char *format, ...)
 {
@@ -53,7 +66,8 @@ complain(const char *format, ...)
 		   line[size - 1] == '\n')
 		line[--size] = '\0';
 	tame(line);
-	fprintf(stderr, "keyright: %s\n", line);
+	if (standard_error_is_ready())
+		fprintf(stderr, "keyright: %s\n", line);
 }
 
 void
