@@ -4,7 +4,7 @@
  *
  * Beats come at a third of the signed window; jitter only makes it shorter.
  * After a failure they come sooner.  A question may take half of what is left,
- * so an answer counts that is late by a third of the lease, and a pause half of
+ * so an answer counts that is late by 30 % of the lease, and a pause half of
  * the rest: however long the lease is, a quarter of what was left before a try
  * is left after it.  Three tries always fit, and more in practice.
  *
