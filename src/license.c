@@ -130,8 +130,9 @@ license_require_usable(const License *license, TimestampTz now)
 		ereport(ERROR,
 				errcode(ERRCODE_LICENSE_SUSPENDED),
 				errmsg("license \"%s\" is suspended", license->name),
-				errdetail("No seat of it is given out or renewed; seats that are in use end with their leases."),
-				errhint("An administrator lifts this with UPDATE keyright.license SET suspended = false."));
+				errdetail("No seat of it is given out or renewed. Holders learn that with their next heartbeat; their seats are counted until the leases end."),
+				errhint("An administrator lifts this with UPDATE keyright.license SET suspended = false WHERE license_id = %s.",
+						quote_literal_cstr(license->name)));
 	if (now < license->valid_from)
 		ereport(ERROR,
 				errcode(ERRCODE_LICENSE_NOT_YET),

@@ -213,7 +213,7 @@ my $other_jwks = file_of((keyright('keygen', "$dir/other.key"))[1]);
 
 refused_with(77, qr/does not know license "nosuch"/,
 	'unknown license', '--license', 'nosuch');
-refused_with(77, qr/^keyright: License "asleep" is suspended\. \(No seat .* leases\. An .*\)$/,
+refused_with(77, qr/^keyright: License "asleep" is suspended\. \(No seat .* end\. An .* WHERE license_id = 'asleep'\.\)$/,
 	'suspended license', '--license', 'asleep');
 refused_with(77, qr/may not ask/, 'a role without privilege',
 	'--license', 'acme', '--dsn', 'user=stranger');

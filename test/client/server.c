@@ -323,9 +323,11 @@ detail_is(const char *conninfo, const char *license, const char *wanted,
 static void
 test_details(void)
 {
-	detail_is(NULL, "asleep", "No seat of it is given out or renewed; seats "
-			  "that are in use end with their leases. An administrator lifts "
-			  "this with UPDATE keyright.license SET suspended = false.",
+	detail_is(NULL, "asleep", "No seat of it is given out or renewed. "
+			  "Holders learn that with their next heartbeat; their seats are "
+			  "counted until the leases end. An administrator lifts this with "
+			  "UPDATE keyright.license SET suspended = false WHERE license_id "
+			  "= 'asleep'.",
 			  "what the message says is not said again");
 	detail_is("user=nobody_special", "errors",
 			  "permission denied for function keyright_checkout",

@@ -81,6 +81,10 @@ SELECT pg_temp.tell($$SELECT keyright_checkout('E', 'anna')$$);
 SELECT pg_temp.tell($$SELECT keyright_checkout('e ', 'anna')$$);
 UPDATE keyright.license SET suspended = true WHERE license_id = 'f';
 SELECT pg_temp.tell($$SELECT keyright_checkout('f', 'anna')$$);
+-- the statement of the HINT is for this license alone, whatever its name
+UPDATE keyright.license SET license_id = $$f's$$ WHERE license_id = 'f';
+SELECT pg_temp.tell($$SELECT keyright_checkout('f''s', 'anna')$$);
+UPDATE keyright.license SET license_id = 'f' WHERE license_id = 'f''s';
 UPDATE keyright.license SET suspended = false, valid_from = '2100-01-01Z' WHERE license_id = 'f';
 SELECT pg_temp.tell($$SELECT keyright_checkout('f', 'anna')$$);
 UPDATE keyright.license SET valid_from = NULL, valid_until = '2001-01-01Z' WHERE license_id = 'f';
