@@ -138,17 +138,18 @@ general(const char *word)
 	return finish_output();
 }
 
-/* What we open must not take the place of standard error and the like. */
+/*
+ * What we open must not take the place of standard error and the like.  Nor
+ * may output vanish that was closed to us: what stands there is open the
+ * wrong way round, and its use fails as that of a closed one does.
+ */
 static void
 fill_standard_files(void)
 {
-	int			fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(EX_SOFTWARE);
 }
 
 int

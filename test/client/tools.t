@@ -310,6 +310,17 @@ eventually('the server publishes an "x" of keygen as a retired key', sub {
 sql('ALTER SYSTEM RESET keyright.retired_keys');
 sql('SELECT pg_reload_conf()');
 
+# What is closed is not written to; nor does a file that is opened later get
+# what was meant for it.
+for my $closed ('>&-', '<&- >&-', '>&- 2>&-')
+{
+	my $name = "$dir/closed" . length $closed;
+	is(ends(start({}, 'sh', '-c', "exec \"\$0\" \"\$\@\" $closed",
+				$ENV{KEYRIGHT}, 'keygen', $name)),
+		74, "keygen, $closed: 74");
+	like(slurp($name), qr/^[A-Za-z0-9+\/]{43}=\n\z/, '... the key is whole');
+}
+
 ########################################################################
 # Help, manual, completion
 
