@@ -254,12 +254,14 @@ open_seat(Run *run)
 	return exit_status_of(error.kind);
 }
 
+/* Who has no seat, or one that is over, is not told when it will be free. */
 static void
 give_back(Run *run)
 {
+	bool		held = keyright_may_run(run->seat) > 0;
 	KeyrightError error;
 
-	if (keyright_checkin(run->seat, &error) != KEYRIGHT_OK &&
+	if (keyright_checkin(run->seat, &error) != KEYRIGHT_OK && held &&
 		(run->verbose || isatty(STDERR_FILENO)))
 		complain_of(&error, "The seat will be free when its lease is over.");
 	keyright_close(run->seat);

@@ -113,7 +113,7 @@ show_line(Asking *asking)
 
 	if (!asking->terminal || atomic_load(&asking->done) ||
 		keyright_info(asking->run->seat, &info) != KEYRIGHT_OK ||
-		info.error.kind == KEYRIGHT_OK)
+		info.error.kind == KEYRIGHT_OK || !info.trying)
 		return;
 	make_line(line, sizeof(line), asking, &info);
 	fprintf(stderr, "\r\033[K%s", line);
@@ -158,7 +158,7 @@ run_check_out(Run *run)
 {
 	Asking		asking = {
 		.run = run,
-		.terminal = isatty(STDERR_FILENO),
+		.terminal = run->options.wait_ms != 0 && isatty(STDERR_FILENO),
 		.give_up_at = run->options.wait_ms < 0 ? 0 :
 		boot_clock() + run->options.wait_ms * MS_NS
 	};

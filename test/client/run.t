@@ -13,6 +13,7 @@ use lib "$FindBin::RealBin/lib";
 use Cli;
 use IO::Pty;
 use IPC::Run ();
+use Proxy;
 use Test::More;
 
 my $live = "SELECT live FROM keyright.pools WHERE license_id =";
@@ -182,6 +183,36 @@ eventually('... and the second starts', sub {
 like($screen, qr/\r\e\[Kit started/, '... the line is gone');
 $waiter->finish;
 is($waiter->result(0), 0, '... its status is passed on');
+
+# On a terminal with nothing to wait for: a sentence, and no more than that.
+# It does not always show at once, so more than once.
+for my $i (1 .. 5)
+{
+	my ($in, $screen) = ('', '');
+	IPC::Run::run(
+		[ $ENV{KEYRIGHT}, 'run', '--license', 'acme', '--jwks', $jwks, '--dsn',
+			"host=$dir", '--', 'true' ],
+		'<pty<', \$in, '>pty>', \$screen);
+	like($screen, qr/\Akeyright: The license server cannot be reached\. \(.*\)\r\n\z/,
+		"on a terminal without a server, $i: one sentence");
+}
+
+# The seat that is not given back.
+my $proxy = Proxy->new("$ENV{PGHOST}/.s.PGSQL.$ENV{PGPORT}");
+$program = run_seat({}, 'acme', '-v', '--dsn', 'sslmode=disable host=127.0.0.1 port='
+	  . $proxy->port, '--', 'sh', '-c', 'echo ready; read line; exit 5');
+is(ends($program), 5, 'a seat is given back');
+unlike($program->{err}->(), qr/will be free/, '... of which nothing is told');
+$program = run_seat({}, 'acme', '-v', '--holder', 'gone', '--dsn',
+	'sslmode=disable host=127.0.0.1 port=' . $proxy->port, '--', 'sh', '-c',
+	'echo ready; until [ -e "$0" ]; do sleep 0.1; done', "$dir/server_gone");
+eventually('a seat is held', sub { $program->{out}->() =~ /ready/ });
+$proxy->does('refuse');
+close(do { open my $f, '>', "$dir/server_gone" or die; $f });
+is(ends($program), 0, 'the server is gone when the command ends');
+like($program->{err}->(), qr/The seat will be free when its lease is over/,
+	'... which is told of a seat that was held');
+sql("SELECT keyright_revoke_holder('acme', 'gone')");
 
 # Signals while waiting.
 $program = run_seat({}, 'none', '--wait', 'forever', '-v', '--', 'true');
