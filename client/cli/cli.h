@@ -64,8 +64,9 @@ extern void complain_of(const KeyrightError *error, const char *more);
 /* "90", "90s", "500ms", "2m", "1h", "1d"; false: it is no length of time. */
 extern bool parse_duration(const char *text, int64_t *ms);
 
-/* As for an option; on a failure it has complained. */
-extern bool duration_option(const char *name, const char *text, int64_t *ms);
+/* As for an option, from so much on; on a failure it has complained. */
+extern bool duration_option(const char *name, const char *text,
+							int64_t least_ms, int64_t *ms);
 
 /* "48 s", "3 min 5 s", "2 h 10 min", "4 d 3 h". */
 #define DURATION_SIZE		64

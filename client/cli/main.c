@@ -55,7 +55,7 @@ CONNECTION_HELP
 "\n"
 "  --license ID      only this license\n"
 "  --json            one line of JSON: at, pools, holders\n"
-"  --watch [LENGTH]  again and again, every 2 s or LENGTH\n"
+"  --watch [LENGTH]  again and again, every 2 s or LENGTH, which is 1 s or more\n"
 CONNECTION_HELP},
 
 	{"verify", cmd_verify,

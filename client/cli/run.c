@@ -21,6 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* What a lease may last at least, here and on the server. */
+#define TTL_MIN_MS			1000
+
 /* Giving back is a courtesy: the seat comes back by itself as well. */
 #define RELEASE_LIMIT_MS	3000
 
@@ -62,7 +65,7 @@ static bool
 wait_option(Run *run, const char *text)
 {
 	if (strcmp(text, "forever") != 0)
-		return duration_option("wait", text, &run->options.wait_ms);
+		return duration_option("wait", text, 0, &run->options.wait_ms);
 	run->options.wait_ms = -1;
 	return true;
 }
@@ -85,7 +88,8 @@ read_option(Run *run, int option)
 			run->options.holder = optarg;
 			break;
 		case OPT_TTL:
-			ok = duration_option("ttl", optarg, &run->options.ttl_ms);
+			ok = duration_option("ttl", optarg, TTL_MIN_MS,
+								 &run->options.ttl_ms);
 			break;
 		case OPT_WAIT:
 			ok = wait_option(run, optarg);
@@ -97,11 +101,11 @@ read_option(Run *run, int option)
 			ok = on_lost_option(run, optarg);
 			break;
 		case OPT_GRACE:
-			ok = duration_option("grace", optarg,
+			ok = duration_option("grace", optarg, 0,
 								 &run->guard_policy.grace_ms);
 			break;
 		case OPT_REGAIN:
-			ok = duration_option("regain", optarg,
+			ok = duration_option("regain", optarg, 0,
 								 &run->guard_policy.regain_ms);
 			break;
 		case OPT_DSN:

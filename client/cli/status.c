@@ -13,6 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The views look at every seat; nobody reads faster than that. */
+#define WATCH_MIN_MS		1000
+
 typedef struct Status
 {
 	const char *license;		/* NULL: all */
@@ -228,11 +231,8 @@ static bool
 watch_option(Status *status, const char *text)
 {
 	status->watch_ms = 2000;
-	if (text != NULL && !duration_option("watch", text, &status->watch_ms))
-		return false;
-	if (status->watch_ms < 100)
-		status->watch_ms = 100;
-	return true;
+	return text == NULL ||
+		duration_option("watch", text, WATCH_MIN_MS, &status->watch_ms);
 }
 
 int

@@ -115,12 +115,17 @@ parse_duration(const char *text, int64_t *ms)
 }
 
 bool
-duration_option(const char *name, const char *text, int64_t *ms)
+duration_option(const char *name, const char *text, int64_t least_ms,
+				int64_t *ms)
 {
-	if (parse_duration(text, ms))
+	if (!parse_duration(text, ms))
+		complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, "
+				 "2h, up to 36525d", name, text);
+	else if (*ms < least_ms)
+		complain("--%s: \"%s\" is too short, %lld s is the least", name, text,
+				 (long long) (least_ms / 1000));
+	else
 		return true;
-	complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, 2h, "
-			 "up to 36525d", name, text);
 	return false;
 }
 

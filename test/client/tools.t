@@ -166,6 +166,12 @@ is((keyright('status', '--dsn', "host=$dir"))[0],
 is((keyright('status', 'acme'))[0], 64, 'status, wrong use: 64');
 is((keyright('status', '--watch', 'often'))[0],
 	64, 'status, no length of time: 64');
+for my $length ('0', '999ms')
+{
+	($status, $out, $err) = keyright('status', '--watch', $length);
+	is($status, 64, "status --watch, less than a second, $length: 64");
+	like($err, qr/^keyright: --watch: "$length" is too short/, '... and why');
+}
 for my $length ('36526d', '3155760001s', '9223372036854775807ms', '1' x 30)
 {
 	is((keyright('status', '--watch', $length))[0],
@@ -174,7 +180,7 @@ for my $length ('36526d', '3155760001s', '9223372036854775807ms', '1' x 30)
 is((keyright('status', '--watch', '--dsn', "host=$dir"))[0],
 	69, 'status --watch, no server from the beginning: 69');
 
-for my $watch ([ '--watch', '100ms' ], ['--watch=100ms'])
+for my $watch ([ '--watch', '1s' ], ['--watch=1000ms'])
 {
 	$program = start({}, $ENV{KEYRIGHT}, 'status', '--json', @$watch);
 	eventually("status --json @$watch: line after line",
@@ -182,7 +188,7 @@ for my $watch ([ '--watch', '100ms' ], ['--watch=100ms'])
 	kill 'INT', $program->{pid};
 	is(ends($program), -2, '... until it is interrupted');
 }
-$program = start({}, $ENV{KEYRIGHT}, 'status', '--watch', '100ms', '--dsn',
+$program = start({}, $ENV{KEYRIGHT}, 'status', '--watch', '1', '--dsn',
 	'user=nobody_much');
 eventually('status --watch: table after table',
 	sub { (() = $program->{out}->() =~ /^LICENSE  SEATS/mg) >= 2 });
