@@ -52,6 +52,17 @@ extern int	help(const char *command);
 /* Points to the help after a wrong use; returns EX_USAGE. */
 extern int	usage(const char *command);
 
+/* Likewise, for a word that is one too many. */
+extern int	surplus(const char *command, const char *word);
+
+/* ----- keys.c ----- */
+
+/*
+ * As read_file(), of the file of --jwks: it holds a JWK Set, or there was a
+ * complaint.
+ */
+extern char *read_jwks_file(const char *path, size_t *size);
+
 /* ----- text.c ----- */
 
 /* A line on standard error, as one write, without control characters. */

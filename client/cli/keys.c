@@ -147,7 +147,7 @@ cmd_keygen(int argc, char **argv)
 	if (optind < argc)
 		path = argv[optind++];
 	if (optind < argc)
-		return usage("keygen");
+		return surplus("keygen", argv[optind]);
 
 	status = public ? read_key(path, jwks) : make_key(path, jwks);
 	if (status != EX_OK)
@@ -187,7 +187,7 @@ cmd_jwks(int argc, char **argv)
 				return usage("jwks");
 		}
 	if (optind < argc)
-		return usage("jwks");
+		return surplus("jwks", argv[optind]);
 	conn = database_open(dsn, &status);
 	if (conn == NULL)
 		return status;
@@ -354,7 +354,12 @@ cmd_verify(int argc, char **argv)
 	if (jwks_file == NULL)
 		complain("--jwks is missing: a file with the server's public keys, "
 				 "as \"keyright jwks\" prints them");
-	if (jwks_file == NULL || optind + 1 != argc)
-		return usage("verify");
-	return verify_files(argv[optind], jwks_file, json);
+	else if (optind == argc)
+		complain("the token is missing: a file that holds it, or - for "
+				 "standard input");
+	else if (optind + 1 < argc)
+		return surplus("verify", argv[optind + 1]);
+	else
+		return verify_files(argv[optind], jwks_file, json);
+	return usage("verify");
 }

@@ -121,6 +121,13 @@ usage(const char *command)
 	return EX_USAGE;
 }
 
+int
+surplus(const char *command, const char *word)
+{
+	complain("there is nothing to do with \"%s\"", word);
+	return usage(command);
+}
+
 static int
 general(const char *word)
 {

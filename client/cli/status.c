@@ -266,9 +266,6 @@ cmd_status(int argc, char **argv)
 				return usage("status");
 		}
 	if (optind < argc)
-	{
-		complain("there is nothing to do with \"%s\"", argv[optind]);
-		return usage("status");
-	}
+		return surplus("status", argv[optind]);
 	return status.watch_ms > 0 ? show_on_and_on(&status) : show_once(&status);
 }

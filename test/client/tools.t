@@ -265,7 +265,12 @@ is((keyright('verify', $token_file, '--jwks', "$dir/missing"))[0],
 is((keyright('verify', $token_file, '--jwks', file_of('nonsense')))[0],
 	78, 'verify, no JWK Set: 78');
 is((keyright('verify', $token_file))[0], 64, 'verify, no --jwks: 64');
-is((keyright('verify', @keys))[0], 64, 'verify, no token: 64');
+($status, $out, $err) = keyright('verify', @keys);
+is($status, 64, 'verify, no token: 64');
+like($err, qr/^keyright: the token is missing/, '... and why');
+($status, $out, $err) = keyright('verify', @keys, $token_file, 'more');
+is($status, 64, 'verify, a word too many: 64');
+like($err, qr/^keyright: there is nothing to do with "more"$/m, '... and why');
 is((keyright('verify', '-', '--jwks', '-'))[0],
 	64, 'verify, both from standard input: 64');
 
@@ -300,7 +305,9 @@ is((keyright('keygen', '--public', "$dir/missing"))[0],
 	66, 'keygen --public, no such file: 66');
 is((keyright('keygen', '--public', $token_file))[0],
 	65, 'keygen --public, no key file: 65');
-is((keyright('keygen', 'a', 'b'))[0], 64, 'keygen, wrong use: 64');
+($status, $out, $err) = keyright('keygen', 'a', 'b');
+is($status, 64, 'keygen, wrong use: 64');
+like($err, qr/^keyright: there is nothing to do with "b"$/m, '... and why');
 
 # The server's own key is read as well; and the server takes the "x".
 my $server_key = sql('SHOW keyright.signing_key_file');
