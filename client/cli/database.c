@@ -2,8 +2,8 @@
  * database.c
  *		One connection, as psql would make it, for what only reads.
  *
- * A failure becomes a line and an exit status: not to be reached (69), or an
- * answer that repeating won't mend (77).
+ * A failure becomes a line and an exit status, the one that "keyright run" has
+ * for the same SQLSTATE.
  */
 #include "cli.h"
 
@@ -31,26 +31,20 @@ static const char not_understood[] = "the answer was not understood";
 static int
 status_of(const char *sqlstate)
 {
-	static const char *const passing[] = {
-		"08", "53", "57", "58", "XX", "25006", "40", "55P03"
-	};
-
-	if (sqlstate[0] == '\0')
-		return EX_UNAVAILABLE;
-	for (size_t i = 0; i < COUNT(passing); i++)
-		if (strncmp(sqlstate, passing[i], strlen(passing[i])) == 0)
-			return EX_UNAVAILABLE;
-	return EX_NOPERM;
+	return exit_status_of(error_kind_of_sqlstate(sqlstate));
 }
 
+/* What helps here, where the server does not know it; NULL: it does. */
 static const char *
-hint_for(const char *sqlstate)
+hint_for(const char *sqlstate, const char *message)
 {
 	if (strcmp(sqlstate, "42501") == 0)
-		return " (keyright_grant() gives a role what it needs)";
+		return strstr(message, "keyright_jwks") != NULL ?
+			"SELECT keyright_grant('client', role) lets a role do that" :
+			"SELECT keyright_grant('monitor', role) lets a role do that";
 	if (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "42883") == 0)
-		return " (is the extension keyright in this database?)";
-	return "";
+		return "is the extension keyright in this database?";
+	return NULL;
 }
 
 /* problem: what libpq does not know, may be empty. */
@@ -145,6 +139,25 @@ read_answer(PGconn *conn, const Patience *patience, PGresult **answer)
 	return not_understood;
 }
 
+/* All that the server has to say, on one line. */
+static void
+complain_of_error(const PGresult *result, const char *sqlstate,
+				  const char *primary)
+{
+	const char *detail = PQresultErrorField(result,
+											PG_DIAG_MESSAGE_DETAIL);
+	const char *hint = hint_for(sqlstate, primary);
+
+	if (hint == NULL)
+		hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
+	if (detail == NULL && hint == NULL)
+		complain("%s", primary);
+	else
+		complain("%s (%s%s%s)", primary, detail != NULL ? detail : "",
+				 detail != NULL && hint != NULL ? " " : "",
+				 hint != NULL ? hint : "");
+}
+
 static int
 complain_of_answer(PGconn *conn, const PGresult *result, const char *problem)
 {
@@ -154,7 +167,7 @@ complain_of_answer(PGconn *conn, const PGresult *result, const char *problem)
 
 	if (sqlstate != NULL && primary != NULL)
 	{
-		complain("%s%s", primary, hint_for(sqlstate));
+		complain_of_error(result, sqlstate, primary);
 		return status_of(sqlstate);
 	}
 	if (problem == NULL && PQresultErrorMessage(result)[0] == '\0')

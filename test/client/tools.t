@@ -31,7 +31,7 @@ is((keyright('jwks', '--dsn', "host=$dir"))[0], 69, 'jwks, no server: 69');
 sql('CREATE ROLE nobody_much LOGIN');
 ($status, $out, $err) = keyright('jwks', '--dsn', 'user=nobody_much');
 is($status, 77, 'jwks, no privilege: 77');
-like($err, qr/keyright_grant/, '... with a hint');
+like($err, qr/keyright_grant\('client', role\)/, '... and which level helps');
 ($status, $out, $err) = keyright('jwks', '--dsn', 'user=no_such_role');
 is($status, 77, 'jwks, no such role: 77');
 like($err, qr/FATAL:  role "no_such_role" does not exist$/m,
@@ -43,7 +43,23 @@ is((keyright('jwks', '--dsn', "host=/nowhere,/elsewhere port=5"))[2],
 	'jwks, several hosts: what each of them said');
 ($status, $out, $err) = keyright('jwks', '--dsn', 'dbname=template1');
 is($status, 77, 'jwks, a database without keyright: 77');
-is((keyright('jwks', 'more'))[0], 64, 'jwks, wrong use: 64');
+($status, $out, $err) = keyright('jwks', 'more');
+is($status, 64, 'jwks, wrong use: 64');
+like($err, qr/^keyright: there is nothing to do with "more"$/m, '... and why');
+# The server's key is that of other files too: here another speaks for it.
+sql('CREATE SCHEMA keyless');
+sql('CREATE FUNCTION keyless.keyright_jwks() RETURNS jsonb LANGUAGE plpgsql AS
+	$$BEGIN
+		RAISE EXCEPTION USING ERRCODE = $a$KR005$a$,
+			MESSAGE = $a$keyright has no usable signing key$a$,
+			DETAIL = $a$The file is away.$a$, HINT = $a$Put it back.$a$;
+	END$$');
+($status, $out, $err) =
+  keyright('jwks', '--dsn', 'options=-csearch_path=keyless');
+is($status, 76, 'jwks, the server has no key: 76');
+is( $err,
+	"keyright: keyright has no usable signing key (The file is away. Put it back.)\n",
+	'... and all that the server says of it');
 SKIP:
 {
 	skip 'no /dev/full', 1 unless -c '/dev/full';
@@ -156,8 +172,9 @@ is_deeply($json->{holders}, [], '... without holders');
 is((keyright('status', '--json', '--license', 'nosuch'))[0],
 	77, '... of none: 77');
 
-is((keyright('status', '--dsn', 'user=nobody_much'))[0],
-	77, 'status, no privilege: 77');
+($status, $out, $err) = keyright('status', '--dsn', 'user=nobody_much');
+is($status, 77, 'status, no privilege: 77');
+like($err, qr/keyright_grant\('monitor', role\)/, '... and which level helps');
 sql("SELECT keyright_grant('monitor', 'nobody_much')");
 is((keyright('status', '--dsn', 'user=nobody_much'))[0],
 	0, '... the level "monitor" is enough');
