@@ -96,7 +96,8 @@ static const char general_help[] =
 "  keygen   make a signing key\n"
 "  jwks     print the server's public keys\n"
 "\n"
-"\"keyright COMMAND --help\" says more, and so does keyright(1).\n";
+"\"keyright COMMAND --help\" or \"keyright help COMMAND\" says more, and so\n"
+"does keyright(1).  \"keyright --version\" or \"-V\" prints the version.\n";
 
 static const Command *
 find(const char *name)
@@ -131,7 +132,7 @@ surplus(const char *command, const char *word)
 static int
 general(const char *word)
 {
-	if (strcmp(word, "--version") == 0)
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
 		printf("keyright %s\n", keyright_version());
 	else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
 			 strcmp(word, "help") == 0)
@@ -172,6 +173,8 @@ main(int argc, char **argv)
 		fputs(general_help, stderr);
 		return EX_USAGE;
 	}
+	if (strcmp(argv[1], "help") == 0 && argc > 2)
+		return find(argv[2]) != NULL ? help(argv[2]) : general(argv[2]);
 	command = find(argv[1]);
 	if (command == NULL)
 		return general(argv[1]);

@@ -356,6 +356,7 @@ for my $closed ('>&-', '<&- >&-', '>&- 2>&-')
 
 ($status, $out, $err) = keyright('--version');
 like($out, qr/^keyright \d+\.\d+\.\d+\n\z/, '--version');
+is((keyright('-V'))[1], $out, '... and -V');
 ($status, $out, $err) = keyright('--help');
 is("$status $err", '0 ', '--help: 0');
 for my $command (qw(run status verify keygen jwks))
@@ -364,11 +365,13 @@ for my $command (qw(run status verify keygen jwks))
 	my ($status, $help, $err) = keyright($command, '--help');
 	is("$status $err", '0 ', "$command --help: 0");
 	like($help, qr/^usage: keyright $command /, '... and how to use it');
+	is((keyright('help', $command))[1], $help, "... as help $command says");
 	is(scalar(grep { length > 78 } split /\n/, $help),
 		0, '... in lines that fit');
 }
 is((keyright())[0], 64, 'no command: 64');
 is((keyright('nonsense'))[0], 64, 'a command that is none: 64');
+is((keyright('help', 'nonsense'))[0], 64, '... nor is there help for it: 64');
 
 my $page = "$ENV{KEYRIGHT_ROOT}/usr/share/man/man1/keyright.1";
 ok(-s $page, 'the manual page is installed');
@@ -407,6 +410,7 @@ close(do { open my $f, '>', "$dir/bin/keyright-only-here" or die; $f });
 chmod 0755, "$dir/bin/keyright-only-here";
 $ENV{PATH} .= ":$dir/bin";
 is(completed('st'), 'status ', 'completion: a command');
+is(completed('help', 'ver'), 'verify ', '... after help, too');
 is(completed('run', '--li'), '--license ', '... an option');
 is(completed('run', '--on-lost', ''), 'stop warn ', '... its values');
 is(completed('run', '--license', 'acme', '--', 'keyright-only'),
