@@ -48,11 +48,14 @@ write_key_file(const char *path, const char *seed)
 						  O_CLOEXEC, 0600);
 	bool		ok;
 
-	if (fd < 0)
-	{
+	if (fd < 0 && errno == EEXIST)
+		complain("\"%s\" is there already, and a key is never overwritten: "
+				 "name another file, or print its public half with --public",
+				 path);
+	else if (fd < 0)
 		complain("could not make \"%s\": %s", path, strerror(errno));
+	if (fd < 0)
 		return false;
-	}
 	snprintf(line, sizeof(line), "%s\n", seed);
 	ok = fchmod(fd, 0600) == 0 && write_all(fd, line);
 	sodium_memzero(line, sizeof(line));
@@ -205,6 +208,30 @@ cmd_jwks(int argc, char **argv)
 
 /* ----- verify ----- */
 
+/* The private half in the place of the public one is the likeliest mistake. */
+char *
+read_jwks_file(const char *path, size_t *size)
+{
+	char		jwks[KEYRIGHT_JWKS_TEXT_SIZE];
+	char	   *text = read_file(path, size);
+	const char *problem;
+
+	if (text == NULL ||
+		keyright_verify("", 0, text, *size, KEYRIGHT_NOW, NULL,
+						&problem) != KEYRIGHT_TOKEN_BAD_JWKS)
+		return text;
+	if (keyright_public(text, *size, jwks) == KEYRIGHT_OK)
+		complain("--jwks: \"%s\" is a signing key, which is to stay secret, "
+				 "and no JWK Set; \"keyright keygen --public\" prints the one "
+				 "that belongs to it", path);
+	else
+		complain("--jwks: \"%s\" is no JWK Set, as \"keyright jwks\" and "
+				 "\"keyright keygen\" print it: %s", path, problem);
+	sodium_memzero(text, *size);
+	free(text);
+	return NULL;
+}
+
 /* Whoever has the token has the seat id; it need not stand here too. */
 static void
 print_claims(const KeyrightClaims *claims)
@@ -286,9 +313,7 @@ verify(const char *token, size_t token_size, const char *jwks,
 		token_size--;
 	verdict = keyright_verify(token, token_size, jwks, jwks_size,
 							  KEYRIGHT_NOW, &claims, &problem);
-	if (verdict == KEYRIGHT_TOKEN_BAD_JWKS)
-		complain("the public keys cannot be read: %s", problem);
-	else if (json)
+	if (json)
 		print_json(verdict, &claims, problem);
 	else
 	{
@@ -315,8 +340,10 @@ verify_files(const char *token_file, const char *jwks_file, bool json)
 		complain("only one of the two can come from standard input");
 		return usage("verify");
 	}
-	jwks = read_file(jwks_file, &jwks_size);
-	token = jwks != NULL ? read_file(token_file, &token_size) : NULL;
+	jwks = read_jwks_file(jwks_file, &jwks_size);
+	if (jwks == NULL)
+		return EX_CONFIG;
+	token = read_file(token_file, &token_size);
 	if (token != NULL)
 		status = verify(token, token_size, jwks, jwks_size, json);
 	free(token);

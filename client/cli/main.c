@@ -67,7 +67,7 @@ CONNECTION_HELP},
 "  --json            one line of JSON\n"
 "\n"
 "Exit status: 0 valid, 3 expired, 4 malformed, 5 unknown key, 6 bad\n"
-"signature, 64 wrong use, 66 no such file, 78 the keys cannot be read.\n"},
+"signature, 64 wrong use, 66 no token file, 78 the keys cannot be read.\n"},
 
 	{"keygen", cmd_keygen,
 "usage: keyright keygen [--public] [--x] [FILE]\n"

@@ -308,7 +308,7 @@ cmd_run(int argc, char **argv)
 	status = read_options(&run, argc, argv);
 	if (status != 0)
 		return status < 0 ? EX_OK : status;
-	jwks = read_file(run.jwks_file, &size);
+	jwks = read_jwks_file(run.jwks_file, &size);
 	if (jwks == NULL)
 		return EX_CONFIG;
 	run.options.jwks = jwks;

@@ -255,8 +255,12 @@ refused_with(69, qr/cannot be reached\. \(connection to .*: No such file or dire
 # That seat cannot be given back: its id is only in what is not believed.
 refused_with(76, qr/not signed/, "another server's keys",
 	'--license', 'unsigned', '--jwks', $other_jwks);
-refused_with(78, qr/option is not right/,
+refused_with(78, qr/--jwks: ".*" is no JWK Set/,
 	'no JWK Set', '--license', 'acme', '--jwks', file_of('nonsense'));
+refused_with(78, qr/is a signing key.*keygen --public/,
+	'a key file', '--license', 'acme', '--jwks', "$dir/other.key");
+refused_with(78, qr/--jwks: ".*" cannot be used: .*no Ed25519 key/,
+	'no key in it', '--license', 'acme', '--jwks', file_of('{"keys":[]}'));
 refused_with(78, qr/could not open/, 'no file of keys',
 	'--license', 'acme', '--jwks', "$dir/missing");
 refused_with(78, qr/option is not right/, 'a connection string that is none',

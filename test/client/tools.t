@@ -278,9 +278,13 @@ not_good(5, 'unknown_key', $token, '--jwks', $other);
 is((keyright('verify', "$dir/missing", @keys))[0],
 	66, 'verify, no such file: 66');
 is((keyright('verify', $token_file, '--jwks', "$dir/missing"))[0],
-	66, 'verify, no file of keys: 66');
+	78, 'verify, no file of keys: 78, as of run');
 is((keyright('verify', $token_file, '--jwks', file_of('nonsense')))[0],
 	78, 'verify, no JWK Set: 78');
+($status, $out, $err) = keyright('verify', $token_file, '--jwks',
+	"$dir/other.key");
+is($status, 78, 'verify, a signing key for a JWK Set: 78');
+like($err, qr/is a signing key.*keygen --public/, '... and what to do');
 is((keyright('verify', $token_file))[0], 64, 'verify, no --jwks: 64');
 ($status, $out, $err) = keyright('verify', @keys);
 is($status, 64, 'verify, no token: 64');
@@ -312,6 +316,7 @@ is((keyright('keygen', '--public', '--x', $key))[1],
 my $before = slurp($key);
 ($status, $out, $err) = keyright('keygen', $key);
 is($status, 73, 'keygen, the file is there: 73');
+like($err, qr/ is there already, .*never overwritten/, '... and why');
 is(slurp($key), $before, '... and is not touched');
 symlink "$dir/elsewhere", "$dir/link" or die;
 is((keyright('keygen', "$dir/link"))[0], 73, 'keygen, a link to nowhere: 73');
