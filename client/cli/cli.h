@@ -105,6 +105,12 @@ extern int	finish_output(void);
 
 /* ----- database.c ----- */
 
+/*
+ * Whether --dsn, or the PG* variables where it is NULL, can be read: EX_OK, or
+ * after a complaint what to exit with.
+ */
+extern int	check_dsn(const char *dsn);
+
 /* NULL after a complaint, with *status for exit(). */
 extern PGconn *database_open(const char *dsn, int *status);
 

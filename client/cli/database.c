@@ -80,6 +80,28 @@ time_limit(const Connector *connector)
 	return seconds * SECOND_NS * connector->target_count;
 }
 
+static int
+complain_of_dsn(const char *dsn, const KeyrightError *error)
+{
+	if (dsn != NULL)
+		complain("--dsn: %s", error->detail);
+	else
+		complain("the PG* variables are not right: %s", error->detail);
+	return dsn != NULL ? EX_USAGE : EX_CONFIG;
+}
+
+int
+check_dsn(const char *dsn)
+{
+	Connector	connector;
+	KeyrightError error;
+
+	if (!connector_open(&connector, dsn, &error))
+		return complain_of_dsn(dsn, &error);
+	connector_close(&connector);
+	return EX_OK;
+}
+
 /*
  * As the library does it: one host after the other, each within its share of
  * the time.  A server that is read only can be looked at, too.
@@ -96,8 +118,7 @@ database_open(const char *dsn, int *status)
 
 	if (!connector_open(&connector, dsn, &error))
 	{
-		complain_of(&error, "");
-		*status = exit_status_of(error.kind);
+		*status = complain_of_dsn(dsn, &error);
 		return NULL;
 	}
 	connector.any_server = true;

@@ -11,6 +11,8 @@
  */
 #include "run.h"
 
+#include "core.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -62,6 +64,17 @@ on_lost_option(Run *run, const char *text)
 }
 
 static bool
+text_option(const char *name, const char *text, const char **to)
+{
+	*to = text;
+	if (claim_text_ok(text, strlen(text)))
+		return true;
+	complain("--%s must have 1 to %d bytes in UTF-8 and no control "
+			 "characters", name, KEYRIGHT_TEXT_MAX);
+	return false;
+}
+
+static bool
 wait_option(Run *run, const char *text)
 {
 	if (strcmp(text, "forever") != 0)
@@ -79,13 +92,13 @@ read_option(Run *run, int option)
 	switch (option)
 	{
 		case OPT_LICENSE:
-			run->options.license = optarg;
+			ok = text_option("license", optarg, &run->options.license);
 			break;
 		case OPT_JWKS:
 			run->jwks_file = optarg;
 			break;
 		case OPT_HOLDER:
-			run->options.holder = optarg;
+			ok = text_option("holder", optarg, &run->options.holder);
 			break;
 		case OPT_TTL:
 			ok = duration_option("ttl", optarg, TTL_MIN_MS,
@@ -229,20 +242,78 @@ run_pause(Run *run, int timeout_ms)
 	(void) n;
 }
 
-/* ----- the seat ----- */
+/* ----- what the library says ----- */
 
 /* In the library's thread. */
 static void
 on_event(void *arg, const KeyrightEvent *event)
 {
 	Run		   *run = arg;
+	char		text[NO_SEAT_SIZE];
 
-	if (run->verbose)
+	if (run->verbose && event->error.kind == KEYRIGHT_ERR_NO_SEATS)
+	{
+		print_no_seat(text, run, &event->error);
+		complain("%s: %s", keyright_state_name(event->state), text);
+	}
+	else if (run->verbose)
 		complain("%s%s%s", keyright_state_name(event->state),
 				 event->error.kind != KEYRIGHT_OK ? ": " : "",
 				 event->error.message);
 	run_wake(run);
 }
+
+/* That a file cannot be used can be the fault of no file at all. */
+static int
+state_file_status(const char *detail)
+{
+	static const int lacking[] = {EMFILE, ENFILE, ENOMEM};
+
+	for (size_t i = 0; i < COUNT(lacking); i++)
+		if (strstr(detail, strerror(lacking[i])) != NULL)
+			return exit_status_of(KEYRIGHT_ERR_SYSTEM);
+	return exit_status_of(KEYRIGHT_ERR_STATE_FILE);
+}
+
+static int
+complain_of_options(const Run *run, const KeyrightError *error)
+{
+	int			status = check_dsn(run->options.conninfo);
+
+	if (status != EX_OK)
+		return status;
+	complain("--jwks: \"%s\" cannot be used: %s", run->jwks_file,
+			 error->detail);
+	return EX_CONFIG;
+}
+
+int
+run_complain(const Run *run, const KeyrightError *error)
+{
+	char		text[NO_SEAT_SIZE];
+
+	switch (error->kind)
+	{
+		case KEYRIGHT_ERR_OPTIONS:
+			return complain_of_options(run, error);
+		case KEYRIGHT_ERR_STATE_FILE:
+			complain("--state: \"%s\" cannot be used: %s",
+					 run->options.state_file, error->detail);
+			return state_file_status(error->detail);
+		case KEYRIGHT_ERR_NO_SEATS:
+			print_no_seat(text, run, error);
+			complain("%s", text);
+			break;
+		default:
+			complain_of(error, strcmp(error->sqlstate, "42501") != 0 ||
+						strstr(error->detail, "keyright") == NULL ? "" :
+						"SELECT keyright_grant('client', role) lets a role "
+						"do that.");
+	}
+	return exit_status_of(error->kind);
+}
+
+/* ----- the seat ----- */
 
 static int
 open_seat(Run *run)
@@ -254,8 +325,7 @@ open_seat(Run *run)
 	run->options.release_limit_ms = RELEASE_LIMIT_MS;
 	if (keyright_open(&run->seat, &run->options, &error) == KEYRIGHT_OK)
 		return EX_OK;
-	complain_of(&error, "");
-	return exit_status_of(error.kind);
+	return run_complain(run, &error);
 }
 
 /* Who has no seat, or one that is over, is not told when it will be free. */

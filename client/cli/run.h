@@ -25,6 +25,9 @@ typedef struct Run
 
 /* ----- run.c ----- */
 
+/* Complains in the user's words, not in C's; what to exit with. */
+extern int	run_complain(const Run *run, const KeyrightError *error);
+
 /* A signal that came; 0: none. */
 extern int	run_next_signal(Run *run);
 
@@ -35,6 +38,11 @@ extern void run_pause(Run *run, int timeout_ms);
 
 /* EX_OK: a seat is held; else what to exit with, after a complaint. */
 extern int	run_check_out(Run *run);
+
+/* That no seat is free, and when one can be. */
+#define NO_SEAT_SIZE		512
+extern void print_no_seat(char text[NO_SEAT_SIZE], const Run *run,
+						  const KeyrightError *error);
 
 /* ----- run_command.c ----- */
 

@@ -122,28 +122,33 @@ show_line(Asking *asking)
 
 /* ----- the end ----- */
 
-/* "One can be free in 42 s, at 14:03:10." */
-static void
-no_seat(Run *run, const KeyrightError *error)
+/*
+ * "... One can be free in 42 s, at 14:03:10."  The server names no time where
+ * no waiting helps, which is where there is nothing to wait for.
+ */
+void
+print_no_seat(char text[NO_SEAT_SIZE], const Run *run,
+			  const KeyrightError *error)
 {
 	KeyrightInfo info = {.size = sizeof(info)};
 	char		when[DURATION_SIZE];
 	char		at[LOCAL_TIME_SIZE];
-	char		more[192] = "";
+	int64_t		seconds;
 
-	if (error->kind == KEYRIGHT_ERR_NO_SEATS &&
-		keyright_info(run->seat, &info) == KEYRIGHT_OK &&
-		info.free_in_ns >= 0)
+	if (keyright_info(run->seat, &info) != KEYRIGHT_OK)
+		snprintf(text, NO_SEAT_SIZE, "%s", error->message);
+	else if (info.free_in_ns < 0)
+		snprintf(text, NO_SEAT_SIZE, "License \"%s\" has no seats.",
+				 run->options.license);
+	else
 	{
-		int64_t		seconds = (info.free_in_ns + SECOND_NS - 1) / SECOND_NS;
-
+		seconds = (info.free_in_ns + SECOND_NS - 1) / SECOND_NS;
 		print_local_time(at, seconds < 43200 ? "%T" : "%F %R",
 						 time(NULL) + seconds);
 		print_duration(when, seconds);
-		snprintf(more, sizeof(more), "One can be free in %s, at %s.",
-				 when, at);
+		snprintf(text, NO_SEAT_SIZE, "%s One can be free in %s, at %s.",
+				 error->message, when, at);
 	}
-	complain_of(error, more);
 }
 
 /* Those that merely tell something do not end the waiting. */
@@ -188,6 +193,5 @@ run_check_out(Run *run)
 		return EXIT_SIGNAL(came);
 	if (asking.error.kind == KEYRIGHT_OK)
 		return EX_OK;
-	no_seat(run, &asking.error);
-	return exit_status_of(asking.error.kind);
+	return run_complain(run, &asking.error);
 }

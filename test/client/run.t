@@ -159,8 +159,17 @@ like(
 
 $program = run_seat({}, 'none', '--wait', '500ms', '--', 'true');
 is(ends($program), 75, 'a license without seats: 75, when the wait is over');
-unlike($program->{err}->(), qr/can be free/, '... without a promise');
-unlike($program->{err}->(), qr/waiting/, '... no progress where no terminal is');
+is($program->{err}->(), qq(keyright: License "none" has no seats.\n),
+	'... and a sentence says that it has none');
+
+$program = run_seat({}, 'one', '--wait', '10m', '-v', '--', 'true');
+eventually('-v tells when a seat can be free, where no terminal is', sub {
+	$program->{err}->() =~
+	  /^keyright: waiting: All seats of license "one" are taken\. One can be free in \d+ s, at \d\d:\d\d:\d\d\.$/m;
+});
+unlike($program->{err}->(), qr/giving up/, '... and shows no progress');
+kill 'TERM', $program->{pid};
+is(ends($program), 128 + 15, '... until it is ended');
 
 # Waiting, on a terminal.
 my ($in, $screen) = ('', '');
@@ -216,7 +225,8 @@ sql("SELECT keyright_revoke_holder('acme', 'gone')");
 
 # Signals while waiting.
 $program = run_seat({}, 'none', '--wait', 'forever', '-v', '--', 'true');
-eventually('one waits for ever', sub { $program->{err}->() =~ /taken/ });
+eventually('one waits for ever',
+	sub { $program->{err}->() =~ /waiting: License "none" has no seats/ });
 kill 'WINCH', $program->{pid};
 kill 'INT', $program->{pid};
 is(ends($program), 128 + 2, '... SIGINT ends that: 130');
@@ -246,7 +256,8 @@ refused_with(77, qr/does not know license "nosuch"/,
 	'unknown license', '--license', 'nosuch');
 refused_with(77, qr/^keyright: License "asleep" is suspended\. \(No seat .* end\. An .* WHERE license_id = 'asleep'\.\)$/,
 	'suspended license', '--license', 'asleep');
-refused_with(77, qr/may not ask/, 'a role without privilege',
+refused_with(77, qr/may not ask.*keyright_grant\('client', role\)/,
+	'a role without privilege',
 	'--license', 'acme', '--dsn', 'user=stranger');
 refused_with(77, qr/no such database/, 'no such database',
 	'--license', 'acme', '--dsn', 'dbname=nosuch');
@@ -263,10 +274,34 @@ refused_with(78, qr/--jwks: ".*" cannot be used: .*no Ed25519 key/,
 	'no key in it', '--license', 'acme', '--jwks', file_of('{"keys":[]}'));
 refused_with(78, qr/could not open/, 'no file of keys',
 	'--license', 'acme', '--jwks', "$dir/missing");
-refused_with(78, qr/option is not right/, 'a connection string that is none',
+refused_with(64, qr/--dsn: missing "="/, 'a connection string that is none',
 	'--license', 'acme', '--dsn', 'nonsense');
-refused_with(78, qr/option is not right/, 'a ttl that is too short',
-	'--license', 'acme', '--ttl', '10ms');
+refused_with(64, qr/--ttl: "$_" is too short/, "a ttl that is too short, $_",
+	'--license', 'acme', '--ttl', $_)
+  for '0', '999ms';
+refused_with(64, qr/--$_ must have 1 to 255 bytes/, "an empty $_",
+	'--license', 'acme', "--$_", '')
+  for 'holder', 'license';
+refused_with(78, qr{--state: "/nowhere/state" cannot be used: .*: No such file or directory$},
+	'a state file in no folder', '--license', 'acme', '--state',
+	'/nowhere/state');
+{
+	local $ENV{PGPORT} = '1,2,3';
+	local $ENV{PGHOST} = '/a,/b';
+	refused_with(78, qr/the PG\* variables are not right: /,
+		'variables that do not fit together', '--license', 'acme');
+}
+# One limit or another is met when the file is opened.
+my %few;
+for my $limit (4 .. 20)
+{
+	$program = start({}, 'sh', '-c', 'ulimit -n "$0"; exec "$@"', $limit,
+		$ENV{KEYRIGHT}, 'run', '--license', 'none', '--jwks', $jwks,
+		'--state', "$dir/few.state", '--', 'true');
+	my $status = ends($program);
+	$few{$status} = 1 if $program->{err}->() =~ /--state: .* cannot be used/;
+}
+is(join(' ', keys %few), 70, 'too few descriptors for --state: 70');
 refused_with(77, qr/refused/, 'a ttl that is longer than the license allows',
 	'--license', 'acme', '--ttl', '2h');
 refused_with(64, qr/no length of time/, 'a length that is none',

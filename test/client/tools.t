@@ -111,8 +111,15 @@ for my $command ('jwks', 'status')
 }
 is(ends(start({}, $ENV{KEYRIGHT}, 'jwks', '--dsn', $dsn)),
 	0, '... without a limit that was asked for, too');
-is((keyright('status', '--dsn', 'nonsense'))[0],
-	78, 'status, no connection string: 78');
+($status, $out, $err) = keyright('status', '--dsn', 'nonsense');
+is($status, 64, 'status, no connection string: 64');
+like($err, qr/^keyright: --dsn: missing "="/, '... and which option it is');
+{
+	local $ENV{PGPORT} = '1,2,3';
+	local $ENV{PGHOST} = '/a,/b';
+	is((keyright('status'))[0],
+		78, 'status, variables that do not fit together: 78');
+}
 
 ########################################################################
 # status
