@@ -68,7 +68,8 @@ PKG_CONFIG_PATH=$lib/pkgconfig
 PKG_CONFIG_SYSROOT_DIR=$root
 export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 dynamic=$(pkg-config --cflags --libs libkeyright)
-static=$(pkg-config --cflags libkeyright)
+static=$(pkg-config --static --cflags --libs libkeyright |
+	sed 's/-lkeyright/-l:libkeyright.a/')
 # shellcheck disable=SC2086
 {
 	what="a program links with the shared library"
@@ -76,8 +77,7 @@ static=$(pkg-config --cflags libkeyright)
 	what="and runs"
 	check env LD_LIBRARY_PATH="$lib" "$build/use"
 	what="another with the static one"
-	check "$cc" -Wall -Werror "$build/use.c" $static "$lib/libkeyright.a" \
-		-lpq -lsodium -pthread -o "$build/use-static"
+	check "$cc" -Wall -Werror "$build/use.c" $static -o "$build/use-static"
 	what="and runs alone"
 	check "$build/use-static"
 }
