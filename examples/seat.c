@@ -2,6 +2,7 @@
  * seat.c: works for some seconds, with a seat of a license.
  *
  *	cc seat.c $(pkg-config --cflags --libs libkeyright) -o seat
+ *	(after "sudo ldconfig", once, when the library was installed to /usr/local)
  *	./seat LICENSE JWKS-FILE SECONDS		(the server: PGHOST, PGUSER ...)
  */
 #include <keyright.h>
