@@ -263,18 +263,6 @@ on_event(void *arg, const KeyrightEvent *event)
 	run_wake(run);
 }
 
-/* That a file cannot be used can be the fault of no file at all. */
-static int
-state_file_status(const char *detail)
-{
-	static const int lacking[] = {EMFILE, ENFILE, ENOMEM};
-
-	for (size_t i = 0; i < COUNT(lacking); i++)
-		if (strstr(detail, strerror(lacking[i])) != NULL)
-			return exit_status_of(KEYRIGHT_ERR_SYSTEM);
-	return exit_status_of(KEYRIGHT_ERR_STATE_FILE);
-}
-
 static int
 complain_of_options(const Run *run, const KeyrightError *error)
 {
@@ -299,7 +287,7 @@ run_complain(const Run *run, const KeyrightError *error)
 		case KEYRIGHT_ERR_STATE_FILE:
 			complain("--state: \"%s\" cannot be used: %s",
 					 run->options.state_file, error->detail);
-			return state_file_status(error->detail);
+			break;
 		case KEYRIGHT_ERR_NO_SEATS:
 			print_no_seat(text, run, error);
 			complain("%s", text);
