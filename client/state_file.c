@@ -29,36 +29,36 @@
 #define FILE_MAX			2048
 
 static bool
-failed(KeyrightError *error, const char *what, const char *why)
+failed_with(KeyrightError *error, KeyrightErrorKind kind, const char *what,
+			const char *why)
 {
 	char		detail[sizeof(error->detail)];
 
-	snprintf(detail, sizeof(detail), "%s: %s", what, why);
-	error_set(error, KEYRIGHT_ERR_STATE_FILE, NULL, NULL, detail);
+	snprintf(detail, sizeof(detail), "%s%s: %s",
+			 kind == KEYRIGHT_ERR_STATE_FILE ? "" : "state file: ", what, why);
+	error_set(error, kind, NULL, NULL, detail);
 	return false;
 }
 
-/* No other file would do any better. */
 static bool
-is_of_system(int number)
+failed(KeyrightError *error, const char *what, const char *why)
 {
-	return number == EMFILE || number == ENFILE || number == ENOMEM;
+	return failed_with(error, KEYRIGHT_ERR_STATE_FILE, what, why);
 }
 
+/* What no other file would do better is the system's fault. */
 static bool
 failed_errno(KeyrightError *error, const char *what)
 {
-	char		detail[sizeof(error->detail)];
 	char		why[128];
 	int			number = errno;
+	bool		any_file = number == EMFILE || number == ENFILE ||
+		number == ENOMEM;
 
 	if (strerror_r(number, why, sizeof(why)) != 0)
 		snprintf(why, sizeof(why), "error %d", number);
-	if (!is_of_system(number))
-		return failed(error, what, why);
-	snprintf(detail, sizeof(detail), "state file: %s: %s", what, why);
-	error_set(error, KEYRIGHT_ERR_SYSTEM, NULL, NULL, detail);
-	return false;
+	return failed_with(error, any_file ? KEYRIGHT_ERR_SYSTEM :
+					   KEYRIGHT_ERR_STATE_FILE, what, why);
 }
 
 /* ----- opening ----- */
