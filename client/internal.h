@@ -22,6 +22,9 @@
 #define MS_NS				INT64_C(1000000)
 #define TIME_MAX			INT64_MAX
 
+/* What a lease may last at least, here and on the server. */
+#define TTL_MIN_MS			1000
+
 /* Base64url of 18 random bytes. */
 #define REQUEST_ID_BYTES	18
 #define REQUEST_ID_SIZE		(KEYRIGHT_TEXT_MAX + 1)
@@ -284,7 +287,6 @@ struct Keyright
 	pthread_cond_t changed;
 	Keeper		keeper;
 	bool		running;		/* thread is to be joined */
-	bool		owed;			/* a seat could not be given back */
 	pthread_t	thread;
 	bool		ask;			/* command: check out */
 	bool		asking;			/* somebody waits for its outcome ... */
@@ -301,9 +303,7 @@ struct Keyright
 /* The thread. */
 extern void *loop_main(void *arg);
 
-/*
- * keyright_checkin().  again: also a seat that could not be given back before.
- */
+/* keyright_checkin().  again: also a seat that was not given back before. */
 extern KeyrightErrorKind seat_check_in(Keyright *seat, bool again,
 									   KeyrightError *error);
 

@@ -463,7 +463,8 @@ extern KEYRIGHT_API void keyright_interrupt(Keyright *seat);
  *
  * KEYRIGHT_OK: the seat is free, or there was none.  UNREACHABLE, BUSY or
  * another error: it will be free when its lease has lapsed; nothing is held
- * here either way.  Called again it tries again.  MISUSE: in a callback, or in a child of fork().
+ * here either way.  Called again it tries again.  MISUSE: in a callback, or in
+ * a child of fork().
  */
 extern KEYRIGHT_API KeyrightErrorKind
 			keyright_checkin(Keyright *seat, KeyrightError *error);

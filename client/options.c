@@ -12,7 +12,6 @@
 
 #define LIMIT_MIN_MS		100
 #define LIMIT_MAX_MS		600000
-#define TTL_MIN_MS			1000
 
 /* A hundred years: what is longer does not fit in 64 bits everywhere. */
 #define TTL_MAX_MS			INT64_C(3155760000000)

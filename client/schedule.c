@@ -14,11 +14,11 @@
  * a pause.  When it returns they come as fast as their pauses are short, and
  * beside them those whose beats are due only now.  So a pause after silence is
  * not much shorter than that between two beats, from the first one on: most
- * come when few of the others, whose beats are due, are still to come, and there
- * are less than twice as many beats as ever; after an outage of more
- * than a third of the lease, when second pauses are over too, twice as many.
- * Pauses that begin short and double make that six times.  Short ones are for
- * a server that is there and had others in the way.
+ * come when few of the others, whose beats are due, are still to come, and
+ * there are less than twice as many beats as ever; after an outage of more than
+ * a third of the lease, when second pauses are over too, twice as many.  Pauses
+ * that begin short and double make that six times.  Short ones are for a server
+ * that is there and had others in the way.
  */
 #include "schedule.h"
 

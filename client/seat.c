@@ -5,7 +5,8 @@
  *
  * The thread is made by the first check-out and joined by the check-in, so
  * between the two there is exactly one, and after a check-in no beat can
- * follow.  A check-in that is called again after it failed makes another.  Both return only when all that led there has been told.
+ * follow.  A check-in that is called again after it failed makes another.
+ * Both return only when all that led there has been told.
  */
 #include "internal.h"
 
@@ -177,14 +178,15 @@ seat_check_in(Keyright *seat, bool again, KeyrightError *error)
 	error_set(&outcome, KEYRIGHT_OK, NULL, NULL, NULL);
 	pthread_mutex_lock(&seat->returning);
 	pthread_mutex_lock(&seat->lock);
-	if (again && seat->owed && !start_thread(seat))
+	/* Without a thread, the outcome is that of the last time. */
+	if (again && seat->keeper.outcome.kind != KEYRIGHT_OK &&
+		!start_thread(seat))
 		error_set(&outcome, KEYRIGHT_ERR_SYSTEM, NULL, NULL,
 				  "could not start a thread");
 	else if (seat->running)
 	{
 		stop_thread(seat);
 		outcome = seat->keeper.outcome;
-		seat->owed = outcome.kind != KEYRIGHT_OK;
 	}
 	pthread_mutex_unlock(&seat->lock);
 	pthread_mutex_unlock(&seat->returning);

@@ -105,6 +105,10 @@ extern int	finish_output(void);
 
 /* ----- database.c ----- */
 
+/* What helps against SQLSTATE 42501. */
+#define GRANT_HINT(level) \
+	"SELECT keyright_grant('" level "', role) lets a role do that"
+
 /*
  * Whether --dsn, or the PG* variables where it is NULL, can be read: EX_OK, or
  * after a complaint what to exit with.

@@ -40,8 +40,7 @@ hint_for(const char *sqlstate, const char *message)
 {
 	if (strcmp(sqlstate, "42501") == 0)
 		return strstr(message, "keyright_jwks") != NULL ?
-			"SELECT keyright_grant('client', role) lets a role do that" :
-			"SELECT keyright_grant('monitor', role) lets a role do that";
+			GRANT_HINT("client") : GRANT_HINT("monitor");
 	if (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "42883") == 0)
 		return "is the extension keyright in this database?";
 	return NULL;

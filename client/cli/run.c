@@ -11,7 +11,7 @@
  */
 #include "run.h"
 
-#include "core.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -22,9 +22,6 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* What a lease may last at least, here and on the server. */
-#define TTL_MIN_MS			1000
 
 /* Giving back is a courtesy: the seat comes back by itself as well. */
 #define RELEASE_LIMIT_MS	3000
@@ -295,8 +292,7 @@ run_complain(const Run *run, const KeyrightError *error)
 		default:
 			complain_of(error, strcmp(error->sqlstate, "42501") != 0 ||
 						strstr(error->detail, "keyright") == NULL ? "" :
-						"SELECT keyright_grant('client', role) lets a role "
-						"do that.");
+						GRANT_HINT("client") ".");
 	}
 	return exit_status_of(error->kind);
 }
