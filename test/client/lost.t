@@ -53,13 +53,6 @@ sub all_gone
 	return;
 }
 
-sub state_of
-{
-	my ($pid) = @_;
-	my ($state) = slurp("/proc/$pid/stat") =~ /\) (\S)/;
-	return $state // '-';
-}
-
 # The guard is the only child of keyright.
 sub guard_of
 {
@@ -154,8 +147,8 @@ eventually('a command runs that control-Z does not stop',
 	sub { $program->{out}->() =~ /ready/ });
 @pids = $program->{out}->() =~ /(\d+)/g;
 kill '-TSTP', $program->{pid};
-eventually('... its keyright stops', sub { state_of($program->{pid}) eq 'T' });
-is(join('', map { state_of($_) } @pids) =~ tr/T//, 0,
+eventually('... its keyright stops', sub { states_of($program->{pid}) eq 'T' });
+is(states_of(@pids) =~ tr/T//, 0,
 	'... the command goes on within its lease');
 $second = run_seat({}, 'suspended', '--wait', '10m', '--', 'sh', '-c',
 	'for p; do s=$(ps -o state= -p $p); [ "$s" = T ] || echo $p "$s"; done
@@ -164,12 +157,12 @@ eventually('... the seat is another\'s when it is over',
 	sub { $second->{out}->() =~ /started/ });
 is($second->{out}->(), "started\n", '... who starts after all of it stopped');
 is(ends($second), 0, '... and keeps it for as long as he likes');
-is(join('', map { state_of($_) } @pids), 'TT', '... it is still there');
+is(states_of(@pids), 'TT', '... it is still there');
 kill '-CONT', $program->{pid};
 eventually('... gets a seat when keyright goes on',
 	sub { $program->{err}->() =~ /lost.*regained/s });
 eventually('... and goes on with all that it had started',
-	sub { join('', map { state_of($_) } @pids) !~ /T/ });
+	sub { states_of(@pids) !~ /T/ });
 close(do { open my $resumed, '>', "$dir/resumed" or die; $resumed });
 is(ends($program), 7, '... and ends in its own way');
 

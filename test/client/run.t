@@ -110,7 +110,7 @@ $end = "$dir/end2";
 $program = listen_for_signals({ group => 1 }, $end);
 kill 'STOP', $program->{pid};
 eventually('keyright is held up',
-	sub { slurp("/proc/$program->{pid}/stat") =~ /\) T/ });
+	sub { states_of($program->{pid}) eq 'T' });
 kill '-INT', $program->{pid};
 eventually('a signal to the whole group arrives',
 	sub { $program->{out}->() =~ /^INT$/m });

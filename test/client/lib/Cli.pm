@@ -17,7 +17,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(add_license alive ends eventually file_of has_ended keyright
-  run_seat signal_of slurp sql start $dir $jwks);
+  run_seat signal_of slurp sql start states_of $dir $jwks);
 
 our $dir = File::Temp::tempdir('keyright-cli.XXXXXX', TMPDIR => 1, CLEANUP => 1);
 our $jwks = "$dir/jwks.json";
@@ -49,7 +49,8 @@ sub file_of
 }
 
 # Starts a program; options: in (a text), group (a process group of its own),
-# ignore (a signal), err (a handle for its errors), env.  Returns a hash: pid, and functions out and err.
+# ignore (a signal), err (a handle for its errors), env.  Returns a hash: pid,
+# and functions out and err.
 sub start
 {
 	my ($options, @command) = @_;
@@ -136,12 +137,17 @@ sub eventually
 	return 1;
 }
 
+# The letter of proc(5) for each process, in one word; "-": it is gone.
+sub states_of
+{
+	return join '', map { slurp("/proc/$_/stat") =~ /\) (\S)/ ? $1 : '-' } @_;
+}
+
 # Not gone, and no zombie.
 sub alive
 {
 	my ($pid) = @_;
-	my ($state) = slurp("/proc/$pid/stat") =~ /\) (\S)/;
-	return defined $state && $state ne 'Z';
+	return states_of($pid) !~ /[-Z]/;
 }
 
 sub signal_of
