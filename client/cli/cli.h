@@ -63,7 +63,16 @@ extern int	surplus(const char *command, const char *word);
  */
 extern char *read_jwks_file(const char *path, size_t *size);
 
-/* ----- text.c ----- */
+/* ----- message.c ----- */
+
+/*
+ * Writes on standard error; what is not taken within a second is dropped.  Any
+ * thread.
+ */
+extern void tell(const char *text);
+
+/* Leaves no control character, which a terminal would obey. */
+extern void tame(char *line);
 
 /* A line on standard error, as one write, without control characters. */
 extern void complain(const char *format, ...)
@@ -71,6 +80,8 @@ extern void complain(const char *format, ...)
 
 /* The sentence and, where there are any, the server's or system's words. */
 extern void complain_of(const KeyrightError *error, const char *more);
+
+/* ----- text.c ----- */
 
 /* "90", "90s", "500ms", "2m", "1h", "1d"; false: it is no length of time. */
 extern bool parse_duration(const char *text, int64_t *ms);

@@ -119,7 +119,10 @@ help(const char *command)
 int
 usage(const char *command)
 {
-	fprintf(stderr, "Try \"keyright %s --help\".\n", command);
+	char		line[80];
+
+	snprintf(line, sizeof(line), "Try \"keyright %s --help\".\n", command);
+	tell(line);
 	return EX_USAGE;
 }
 
@@ -141,7 +144,7 @@ general(const char *word)
 	else
 	{
 		complain("\"%s\" is no command of keyright", word);
-		fputs(general_help, stderr);
+		tell(general_help);
 		return EX_USAGE;
 	}
 	return finish_output();
@@ -171,7 +174,7 @@ main(int argc, char **argv)
 	setlocale(LC_MESSAGES, "");
 	if (argc < 2)
 	{
-		fputs(general_help, stderr);
+		tell(general_help);
 		return EX_USAGE;
 	}
 	if (strcmp(argv[1], "help") == 0 && argc > 2)

@@ -51,11 +51,13 @@ start_asking(Asking *asking, pthread_t *thread)
 
 /* ----- the line ----- */
 
+#define NO_LINE				"\r\033[K"
+
 static void
 hide_line(Asking *asking)
 {
 	if (asking->line_shown)
-		fputs("\r\033[K", stderr);
+		tell(NO_LINE);
 	asking->line_shown = false;
 }
 
@@ -110,13 +112,15 @@ show_line(Asking *asking)
 {
 	KeyrightInfo info = {.size = sizeof(info)};
 	char		line[1024];
+	char		text[sizeof(line) + sizeof(NO_LINE)];
 
 	if (!asking->terminal || atomic_load(&asking->done) ||
 		keyright_info(asking->run->seat, &info) != KEYRIGHT_OK ||
 		info.error.kind == KEYRIGHT_OK || !info.trying)
 		return;
 	make_line(line, sizeof(line), asking, &info);
-	fprintf(stderr, "\r\033[K%s", line);
+	snprintf(text, sizeof(text), NO_LINE "%s", line);
+	tell(text);
 	asking->line_shown = true;
 }
 

@@ -1,87 +1,19 @@
 /*
  * text.c
- *		What the commands share: messages, lengths of time, files, statuses.
+ *		What the commands share: lengths of time, files, statuses.
  */
 #include "cli.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* A hundred years, as in the library; in nanoseconds it fits in 64 bits. */
 #define DURATION_MAX_MS		INT64_C(3155760000000)
 
 /* No file that is read here is anywhere near that. */
 #define FILE_MAX			(1024 * 1024)
-
-/*
- * A terminal obeys what it reads, and whoever answers there chooses the words.
- * All that can be printed stays, in any locale: a log may be read in another.
- */
-static void
-tame(char *line)
-{
-	for (unsigned char *c = (unsigned char *) line; *c != '\0'; c++)
-		if (*c == '\n' || *c == '\t')
-			*c = ' ';
-		else if (*c < 0x20 || *c == 0x7f)
-			*c = '?';
-		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-		{
-			/* U+0080 to U+009F in UTF-8: as good as an escape character. */
-			c[0] = ' ';
-			c[1] = '?';
-		}
-}
-
-/*
- * Nobody may read there any more, or not for now: that must not keep us from
- * what is to be done.  A file, or what is closed, is ready at once.
- */
-static bool
-standard_error_is_ready(void)
-{
-	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-	return poll(&ready, 1, 1000) != 0;
-}
-
-void
-complain(const char *format, ...)
-{
-	char		line[2048];
-	va_list		args;
-	int			size;
-
-	va_start(args, format);
-	size = vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	if (size < 0)
-		return;
-	while (size > 0 && (size_t) size < sizeof(line) &&
-		   line[size - 1] == '\n')
-		line[--size] = '\0';
-	tame(line);
-	if (standard_error_is_ready())
-		fprintf(stderr, "keyright: %s\n", line);
-}
-
-void
-complain_of(const KeyrightError *error, const char *more)
-{
-	char		detail[sizeof(error->detail)];
-	size_t		size = strlen(error->detail);
-
-	memcpy(detail, error->detail, size + 1);
-	while (size > 0 && detail[size - 1] == '\n')
-		detail[--size] = '\0';
-	complain("%s%s%s%s%s%s", error->message, more[0] ? " " : "", more,
-			 size > 0 ? " (" : "", detail, size > 0 ? ")" : "");
-}
 
 bool
 parse_duration(const char *text, int64_t *ms)
