@@ -187,7 +187,7 @@ typedef enum GuardNews
 	GUARD_ENDED,				/* by itself; value: as waitpid() says */
 	GUARD_STOPPED,				/* by us or by the guard */
 	GUARD_NOT_STARTED,			/* value: errno */
-	GUARD_GONE					/* killed */
+	GUARD_GONE					/* killed; from then on */
 } GuardNews;
 
 /* Call it while the process has one thread and knows no secret. */
@@ -195,6 +195,11 @@ extern bool guard_open(Guard *guard, const GuardPolicy *policy);
 extern void guard_start_command(Guard *guard);
 extern void guard_pass_on(Guard *guard, int signal_number);
 extern void guard_stop_command(Guard *guard);
+
+/* Who runs needs a guard that does: one that was stopped alone goes on. */
+extern void guard_keep_awake(const Guard *guard);
+
+#define GUARD_KILLED		"the process that guards the command was killed"
 extern GuardNews guard_news(Guard *guard, int *value);
 
 /* ----- family.c ----- */

@@ -81,7 +81,7 @@ typedef struct Watch
 	bool		stopping;
 	int64_t		kill_at;
 	int64_t		overdue;		/* seconds */
-	bool		suspended;		/* by the terminal, as a job */
+	int64_t		suspended_at;	/* by the terminal, as a job; 0: not */
 	bool		held;			/* we have stopped the command */
 	int64_t		seen[NSIG];		/* signals that reached us */
 } Watch;
@@ -169,8 +169,8 @@ all_are_gone(void)
 
 /*
  * SIGTERM to all that the command has started, too: a shell that ends does
- * not end what it waits for.  A stopped process must run to end.  False: that
- * was done before.
+ * not end what it waits for.  A stopped process must run to end.  Who has no
+ * time for that is killed as he stands.  False: that was done before.
  */
 static bool
 stop_command(Watch *watch, int64_t grace)
@@ -179,8 +179,11 @@ stop_command(Watch *watch, int64_t grace)
 		return false;
 	watch->stopping = true;
 	watch->kill_at = boot_clock() + grace;
-	family_signal(SIGTERM);
-	family_signal(SIGCONT);
+	if (grace > 0)
+	{
+		family_signal(SIGTERM);
+		family_signal(SIGCONT);
+	}
 	return true;
 }
 
@@ -205,12 +208,13 @@ read_signals(Watch *watch)
 
 	while (read(watch->signal_fd, &info, sizeof(info)) == sizeof(info))
 	{
-		if (info.ssi_signo < NSIG)
+		/* From our owner it is for us alone: guard_keep_awake(). */
+		if (info.ssi_signo < NSIG && (pid_t) info.ssi_pid != watch->owner)
 			watch->seen[info.ssi_signo] = boot_clock();
 		if (is_job_stop(info.ssi_signo))
-			watch->suspended = true;
+			watch->suspended_at = boot_clock();
 		else if (info.ssi_signo == SIGCONT)
-			watch->suspended = false;
+			watch->suspended_at = 0;
 	}
 }
 
@@ -317,14 +321,30 @@ hold_command(Watch *watch)
 	watch->held = held;
 }
 
-/* Once a second. */
+/*
+ * Who ignores the terminal's signal, or was made to go on alone, is no
+ * suspended job; who does not, stops soon.
+ */
+static bool
+is_suspended(Watch *watch)
+{
+	if (watch->suspended_at != 0 && !is_stopped(watch->owner) &&
+		boot_clock() - watch->suspended_at > SAME_SIGNAL)
+		watch->suspended_at = 0;
+	return watch->suspended_at != 0;
+}
+
+/* Once a second.  Whom we hold may not run again: another can have the seat. */
 static void
 watch_owner(Watch *watch)
 {
-	if (is_licensed(watch) || (watch->held && watch->suspended))
+	bool		suspended = is_suspended(watch);
+
+	if (is_licensed(watch) || (watch->held && suspended))
 		watch->overdue = 0;
 	else if (++watch->overdue > watch->policy->regain_ms / 1000 + SLACK &&
-			 stop_command(watch, watch->policy->grace_ms * MS_NS))
+			 stop_command(watch, watch->held ? 0 :
+						  watch->policy->grace_ms * MS_NS))
 		complain("\"keyright run\" does not move and its seat is over; "
 				 "stopping the command");
 }
@@ -348,7 +368,10 @@ is_over(Watch *watch)
 	return false;
 }
 
-/* The end of a process wakes us anyway. */
+/*
+ * The end of a process wakes us anyway.  Not for long: the clock of poll()
+ * stands still while the machine sleeps, and the lease does not.
+ */
 static int
 pause_ms(const Watch *watch)
 {
@@ -359,8 +382,7 @@ pause_ms(const Watch *watch)
 	if (watch->command == 0 || !watch->policy->stop_on_loss)
 		return -1;
 	left = *watch->licensed_until - boot_clock();
-	return left <= 0 ? 1000 : left > 60 * SECOND_NS ? 60000 :
-		(int) (left / MS_NS) + 1;
+	return left <= 0 || left >= SECOND_NS ? 1000 : (int) (left / MS_NS) + 1;
 }
 
 static void
@@ -473,6 +495,13 @@ guard_stop_command(Guard *guard)
 	send_note(guard->socket, NOTE_STOP, 0);
 }
 
+void
+guard_keep_awake(const Guard *guard)
+{
+	if (is_stopped(guard->pid))
+		kill(guard->pid, SIGCONT);
+}
+
 GuardNews
 guard_news(Guard *guard, int *value)
 {
@@ -482,7 +511,13 @@ guard_news(Guard *guard, int *value)
 	if (size < 0 && (errno == EAGAIN || errno == EINTR))
 		return GUARD_NOTHING;
 	if (size != sizeof(note))
+	{
+		/* Its end would be news again and again. */
+		if (guard->socket >= 0)
+			close(guard->socket);
+		guard->socket = -1;
 		return GUARD_GONE;
+	}
 	*value = note.value;
 	return note.kind == NOTE_ENDED ? GUARD_ENDED :
 		note.kind == NOTE_STOPPED ? GUARD_STOPPED : GUARD_NOT_STARTED;

@@ -172,7 +172,9 @@ run_check_out(Run *run)
 		boot_clock() + run->options.wait_ms * MS_NS
 	};
 	pthread_t	thread;
+	bool		alone = false;	/* nobody would start the command */
 	int			came = 0;
+	int			value;
 	int			n;
 
 	if (!start_asking(&asking, &thread))
@@ -185,14 +187,19 @@ run_check_out(Run *run)
 		run_pause(run, asking.terminal ? 1000 : -1);
 		while ((n = run_next_signal(run)) != 0)
 			if (came == 0 && ends_waiting(n))
-			{
 				came = n;
-				keyright_interrupt(run->seat);
-			}
+		alone = alone || guard_news(&run->guard, &value) == GUARD_GONE;
+		if (came != 0 || alone)
+			keyright_interrupt(run->seat);
 		show_line(&asking);
 	}
 	pthread_join(thread, NULL);
 	hide_line(&asking);
+	if (alone)
+	{
+		complain(GUARD_KILLED);
+		return EX_SOFTWARE;
+	}
 	if (came != 0)
 		return EXIT_SIGNAL(came);
 	if (asking.error.kind == KEYRIGHT_OK)

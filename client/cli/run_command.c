@@ -124,7 +124,7 @@ ended(int status)
 static int
 guard_is_gone(const Course *course)
 {
-	complain("the process that guards the command was killed");
+	complain(GUARD_KILLED);
 	if (course->run->guard_policy.stop_on_loss)
 		for (int i = 0; i < 20; i++)
 		{
@@ -142,6 +142,7 @@ int
 run_command(Run *run)
 {
 	Course		course = {.run = run};
+	int			pause_ms;
 	int			value = 0;
 	int			n;
 
@@ -149,7 +150,9 @@ run_command(Run *run)
 	guard_start_command(&run->guard);
 	for (;;)
 	{
-		run_pause(run, look_at_seat(&course));
+		pause_ms = look_at_seat(&course);
+		guard_keep_awake(&run->guard);
+		run_pause(run, pause_ms);
 		while ((n = run_next_signal(run)) != 0)
 			guard_pass_on(&run->guard, n);
 		switch (guard_news(&run->guard, &value))

@@ -14,6 +14,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Cli;
 use IO::Handle;
+use IO::Pty;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -22,6 +23,7 @@ my $live = "SELECT live FROM keyright.pools WHERE license_id =";
 rename file_of((keyright('jwks'))[1]), $jwks or die;
 
 # Prints "PID ..." of all that the command consists of, then "ready".
+# $0 is a file to write to.
 my $family = q(
 	sleep 1000 & a=$!
 	setsid sleep 1000 & b=$!
@@ -38,7 +40,7 @@ sub run_family
 {
 	my ($license, $script, @options) = @_;
 	my $program =
-	  run_seat({}, $license, @options, '--', 'sh', '-c', $script);
+	  run_seat({}, $license, @options, '--', 'sh', '-c', $script, "$dir/ticks");
 	eventually('a family of processes runs',
 		sub { $program->{out}->() =~ /ready/ });
 	my @pids = $program->{out}->() =~ /(\d+)/g;
@@ -117,6 +119,60 @@ kill 'CONT', $program->{pid};
 is(ends($program), 69, '... and keyright ends when it goes on');
 like($program->{err}->(), qr/does not move/, '... and somebody said so');
 
+# Whoever gets the seat of one that is stopped does not share it, even with a
+# command that is deaf to SIGTERM while it is ended.
+add_license('stopped2', 1, 4);
+($program, @pids) = run_family('stopped2',
+	q(trap '' TERM
+	setsid sh -c 'trap "" TERM; while :; do echo >>"$0"; sleep 0.1; done' "$0" &
+	echo $$ $! ready
+	while :; do wait; sleep 1; done), '--regain', '1s');
+kill 'STOP', $program->{pid};
+$second = run_seat({}, 'stopped2', '--wait', '10m', '--', 'sh', '-c',
+	'a=$(wc -c <"$0"); sleep 12; test "$a" = "$(wc -c <"$0")"', "$dir/ticks");
+is(ends($second), 0, 'the next holder is alone for as long as he works');
+all_gone('... the command of the one that is stopped has ended', @pids);
+kill 'CONT', $program->{pid};
+is(ends($program), 69, '... and keyright ends when it goes on');
+
+# The guard is no command's: stopped alone, it goes on.
+add_license('asleep', 1, 4);
+($program, @pids) = run_family('asleep', $family);
+kill 'STOP', guard_of($program);
+sql("SELECT keyright_revoke_all('asleep')");
+is(ends($program), 77, 'a stopped guard ends the command when it has to');
+all_gone('... and all that it had started', @pids);
+
+# Told to go on alone, keyright has the command and its guard go on.
+add_license('woken', 1, 60);
+$program = run_seat({ group => 1 }, 'woken', '--', $^X, '-e', '$| = 1;
+	print "$$ ready"; select(undef, undef, undef, 0.1) until -e $ARGV[0];
+	exit 7', "$dir/woken");
+eventually('a command runs', sub { $program->{out}->() =~ /ready/ });
+@pids = ($program->{out}->() =~ /(\d+)/, guard_of($program));
+kill '-STOP', $program->{pid};
+eventually('... is stopped with all of its group',
+	sub { states_of($program->{pid}, @pids) eq 'TTT' });
+kill 'CONT', $program->{pid};
+eventually('... goes on with keyright, and so does the guard',
+	sub { states_of(@pids) !~ /T/ });
+close(do { open my $woken, '>', "$dir/woken" or die; $woken });
+is(ends($program), 7, '... and ends in its own way');
+
+# A terminal's signal that keyright ignores makes no suspended job of it.
+add_license('unmoved', 1, 3);
+$program = run_seat({ group => 1, ignore => 'TSTP' }, 'unmoved',
+	'--regain', '1s', '--', 'sh', '-c', 'echo $$ ready; exec sleep 1000');
+eventually('a command runs that ignores control-Z, as keyright does',
+	sub { $program->{out}->() =~ /ready/ });
+@pids = $program->{out}->() =~ /(\d+)/;
+kill '-TSTP', $program->{pid};
+sleep 7;
+kill 'STOP', $program->{pid};
+all_gone('... and ends when keyright is stopped otherwise', @pids);
+kill 'CONT', $program->{pid};
+is(ends($program), 69, '... and keyright when it goes on');
+
 # Control-Z, a long pause, "fg".
 add_license('paused', 1, 3);
 $program = run_seat({ group => 1 }, 'paused', '-v', '--', 'sh', '-c',
@@ -189,18 +245,40 @@ sql("SELECT keyright_revoke_all('revoked')");
 is(ends($program), 77, 'a command that is deaf to SIGTERM ends too');
 all_gone('... with all that it had started', @pids);
 
-# Who reads its messages may have stopped to do so.
-pipe my $reads, my $writes or die;
-$writes->blocking(0);
-1 while syswrite $writes, 'x' x 1024;
-$writes->blocking(1);
-my $unread = run_seat({ err => $writes }, 'revoked', '--', 'sh', '-c', $family);
-eventually('a command runs whose messages nobody reads',
-	sub { $unread->{out}->() =~ /ready/ });
-@pids = $unread->{out}->() =~ /(\d+)/g;
-sql("SELECT keyright_revoke_all('revoked')");
-is(ends($unread), 77, '... ends when its seat is revoked');
-all_gone('... with all that it had started', @pids);
+# Who reads its messages may have stopped to do so.  A terminal that is ready
+# need not have room for a line.
+sub fill
+{
+	my ($to, $size) = @_;
+	my $filled = 0;
+	$to->blocking(0);
+	while ($filled < $size)
+	{
+		my $n = syswrite $to, 'x' or last;
+		$filled += $n;
+	}
+	$to->blocking(1);
+	return $filled;
+}
+
+pipe my $reads, my $pipe or die;
+fill($pipe, 9**9);
+my @terminals = (IO::Pty->new, IO::Pty->new);
+my $room = fill($terminals[0]->slave, 9**9);
+fill($terminals[1]->slave, $room - 20);
+
+for my $unread ([ 'a pipe', $pipe ], [ 'a terminal', $terminals[1]->slave ])
+{
+	my ($what, $to) = @$unread;
+	$program =
+	  run_seat({ err => $to }, 'revoked', '--', 'sh', '-c', $family);
+	eventually("a command runs, and nobody reads $what for its messages",
+		sub { $program->{out}->() =~ /ready/ });
+	@pids = $program->{out}->() =~ /(\d+)/g;
+	sql("SELECT keyright_revoke_all('revoked')");
+	is(ends($program), 77, '... it ends when its seat is revoked');
+	all_gone('... with all that it had started', @pids);
+}
 close $reads;
 
 add_license('shut', 1, 3);

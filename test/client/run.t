@@ -231,6 +231,40 @@ kill 'WINCH', $program->{pid};
 kill 'INT', $program->{pid};
 is(ends($program), 128 + 2, '... SIGINT ends that: 130');
 
+# The guard is killed while nobody has a command to guard.
+$program = run_seat({}, 'none', '--wait', 'forever', '-v', '--', 'true');
+eventually('another waits',
+	sub { $program->{err}->() =~ /waiting: License "none" has no seats/ });
+my ($guard) = `ps -o pid= --ppid $program->{pid}` =~ /(\d+)/;
+kill 'KILL', $guard;
+is(ends($program), 70, '... until its guard is killed: 70');
+like($program->{err}->(), qr/guards the command was killed/,
+	'... and a sentence says so');
+
+# Waiting on a terminal that control-S has stopped.
+add_license('stopped', 1, 6);
+$first = run_seat({}, 'stopped', '--', 'sh', '-c', 'echo ready; exec sleep 1000');
+eventually('the only seat is taken', sub { $first->{out}->() =~ /ready/ });
+my $pty = IO::Pty->new;
+POSIX::tcflow(fileno $pty->slave, POSIX::TCOOFF()) or die "no control-S: $!";
+my @waiting = map {
+	run_seat({ err => $pty->slave }, 'stopped', '--wait', '10m', '--', 'sh', '-c',
+		'echo started; sleep 1000')
+} 1, 2;
+my $waits_there = "SELECT count(*) FROM pg_stat_activity
+	WHERE datname = current_database() AND query LIKE '%keyright_checkout%'
+	AND pid <> pg_backend_pid()";
+eventually('two wait on a stopped terminal', sub { sql($waits_there) >= 2 });
+sleep 3;
+kill 'TERM', $waiting[0]->{pid};
+is(ends($waiting[0]), 128 + 15, '... SIGTERM ends one');
+kill 'TERM', $first->{pid};
+ends($first);
+eventually('... the other starts when the seat is free',
+	sub { $waiting[1]->{out}->() =~ /started/ });
+kill 'TERM', $waiting[1]->{pid};
+is(ends($waiting[1]), 128 + 15, '... and ends');
+
 ########################################################################
 # Other reasons
 
