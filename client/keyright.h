@@ -302,6 +302,7 @@ typedef struct KeyrightOptions
 	/*
 	 * libpq connection string or URI; several hosts are tried in order, each
 	 * within its share of the time.  NULL: the PG* variables and defaults.
+	 * What libpq does not accept is an error of keyright_open() already.
 	 * target_session_attrs is read-write unless the string or the variable
 	 * says otherwise.  Not used with a transport of your own.
 	 */

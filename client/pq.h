@@ -97,6 +97,7 @@ typedef struct Connector
 	PQconninfoOption *options;	/* as given, without hosts and ports */
 	int			target_count;
 	int			first;			/* where to begin: the last that was good */
+	int			connect_timeout;	/* seconds, 0: none; as asked for */
 	bool		any_server;		/* read only ones too, unless said otherwise */
 	PGconn	   *begun;			/* was not made in time; NULL: none */
 	PostgresPollingStatusType begun_status;

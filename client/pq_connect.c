@@ -29,6 +29,9 @@
 
 #define PARAMS_MAX			80
 
+/* Seconds; more is no other thing. */
+#define CONNECT_TIMEOUT_MAX 86400
+
 /* The kernel's, in bytes; an answer fits. */
 #define RECEIVE_BUFFER		(16 * 1024)
 
@@ -151,20 +154,6 @@ read_conninfo(Connector *connector, const char *conninfo,
 	return problem == NULL;
 }
 
-bool
-connector_open(Connector *connector, const char *conninfo,
-			   KeyrightError *error)
-{
-	char		detail[512];
-
-	memset(connector, 0, sizeof(*connector));
-	if (read_conninfo(connector, conninfo, detail))
-		return true;
-	error_set(error, KEYRIGHT_ERR_OPTIONS, NULL, NULL, detail);
-	connector_close(connector);
-	return false;
-}
-
 static void
 drop_begun(Connector *connector)
 {
@@ -203,7 +192,7 @@ connector_avoid(Connector *connector)
 	connector->first = (connector->first + 1) % connector->target_count;
 }
 
-/* ----- one connection ----- */
+/* ----- as libpq wants it ----- */
 
 typedef struct Params
 {
@@ -244,6 +233,107 @@ fill_params(Params *params, Connector *connector, const Target *target,
 	add_param(params, "port", target->port);
 	add_param(params, "client_encoding", "UTF8");
 }
+
+/* ----- what libpq thinks of it ----- */
+
+/* No folder: a connection that is tried there fails at once, and names it. */
+#define NOWHERE				"/dev/null"
+
+/* With a service's file or several addresses, its words can be about those. */
+static bool
+is_plain(Connector *connector)
+{
+	return option_value(connector, NULL, "service") == NULL &&
+		getenv("PGSERVICE") == NULL && getenv("PGHOSTADDR") == NULL;
+}
+
+/* libpq fills the defaults in when it has read all that there is. */
+static bool
+was_read(PGconn *conn)
+{
+	PQconninfoOption *options = PQconninfo(conn);
+	PQconninfoOption *sslmode = find_option(options, "sslmode");
+	bool		read = sslmode != NULL && sslmode->val != NULL;
+
+	PQconninfoFree(options);
+	return read;
+}
+
+/*
+ * libpq looks at most of the values only when it connects, where a wrong port
+ * is a server that is not there.  So it connects once to where nobody is.
+ */
+static bool
+is_accepted(Connector *connector, const Target *target, char detail[512])
+{
+	char		nowhere[] = NOWHERE;
+	Target		probe = {.host = nowhere, .port = target->port};
+	char		ignored[6];
+	Params		params;
+	PGconn	   *conn;
+	bool		ok;
+
+	fill_params(&params, connector, &probe, NULL);
+	conn = PQconnectStartParams(params.keywords, params.values, 0);
+	ok = conn == NULL || PQstatus(conn) != CONNECTION_BAD ||
+		strstr(PQerrorMessage(conn), NOWHERE) != NULL ||
+		(!is_plain(connector) && was_read(conn));
+	detail[0] = '\0';
+	if (!ok)
+		pq_message_add(detail, 512, PQerrorMessage(conn), ignored);
+	PQfinish(conn);
+	return ok;
+}
+
+/* libpq has the connect_timeout checked by a function that is not used here. */
+static bool
+read_time_limit(Connector *connector, char detail[512])
+{
+	const char *text = option_value(connector, NULL, "connect_timeout");
+	char	   *end;
+	long		seconds;
+
+	if (text == NULL)
+		text = getenv("PGCONNECT_TIMEOUT");
+	if (text == NULL || text[0] == '\0')
+		return true;
+	seconds = strtol(text, &end, 10);
+	if (end == text || end[strspn(end, " \t")] != '\0')
+	{
+		snprintf(detail, 512, "connect_timeout is no whole number: \"%.200s\"",
+				 text);
+		return false;
+	}
+	connector->connect_timeout = seconds < 0 ? 0 :
+		seconds > CONNECT_TIMEOUT_MAX ? CONNECT_TIMEOUT_MAX : (int) seconds;
+	return true;
+}
+
+static bool
+check_conninfo(Connector *connector, char detail[512])
+{
+	for (int i = 0; i < connector->target_count; i++)
+		if (!is_accepted(connector, &connector->targets[i], detail))
+			return false;
+	return read_time_limit(connector, detail);
+}
+
+bool
+connector_open(Connector *connector, const char *conninfo,
+			   KeyrightError *error)
+{
+	char		detail[512];
+
+	memset(connector, 0, sizeof(*connector));
+	if (read_conninfo(connector, conninfo, detail) &&
+		check_conninfo(connector, detail))
+		return true;
+	error_set(error, KEYRIGHT_ERR_OPTIONS, NULL, NULL, detail);
+	connector_close(connector);
+	return false;
+}
+
+/* ----- one connection ----- */
 
 static void
 ignore_notice(void *arg, const PGresult *result)

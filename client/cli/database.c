@@ -16,7 +16,6 @@
 
 /* For all hosts together, unless connect_timeout is set: that is for each. */
 #define CONNECT_LIMIT		(15 * SECOND_NS)
-#define CONNECT_TIMEOUT_MAX 86400
 
 /* For each question: so long, and so many bytes. */
 #define ANSWER_LIMIT		(30 * SECOND_NS)
@@ -65,28 +64,36 @@ complain_of_connection(PGconn *conn, const char *problem)
 static int64_t
 time_limit(const Connector *connector)
 {
-	const char *text = getenv("PGCONNECT_TIMEOUT");
-	int			seconds;
-
-	for (PQconninfoOption *o = connector->options; o->keyword != NULL; o++)
-		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL)
-			text = o->val;
-	seconds = text != NULL ? atoi(text) : 0;
-	if (seconds <= 0)
+	if (connector->connect_timeout == 0)
 		return CONNECT_LIMIT;
-	if (seconds > CONNECT_TIMEOUT_MAX)
-		seconds = CONNECT_TIMEOUT_MAX;
-	return seconds * SECOND_NS * connector->target_count;
+	return connector->connect_timeout * SECOND_NS * connector->target_count;
+}
+
+/* What is wrong without --dsn, too, is not its fault. */
+static bool
+is_of_dsn(const char *dsn, const KeyrightError *error)
+{
+	Connector	connector;
+	KeyrightError without;
+
+	if (dsn == NULL)
+		return false;
+	if (!connector_open(&connector, NULL, &without))
+		return strcmp(without.detail, error->detail) != 0;
+	connector_close(&connector);
+	return true;
 }
 
 static int
 complain_of_dsn(const char *dsn, const KeyrightError *error)
 {
-	if (dsn != NULL)
+	if (is_of_dsn(dsn, error))
+	{
 		complain("--dsn: %s", error->detail);
-	else
-		complain("the PG* variables are not right: %s", error->detail);
-	return dsn != NULL ? EX_USAGE : EX_CONFIG;
+		return EX_USAGE;
+	}
+	complain("the PG* variables are not right: %s", error->detail);
+	return EX_CONFIG;
 }
 
 int

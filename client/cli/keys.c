@@ -232,16 +232,27 @@ read_jwks_file(const char *path, size_t *size)
 	return NULL;
 }
 
+static void
+print_claim(const char *name, const char *text)
+{
+	char		tamed[KEYRIGHT_TEXT_MAX + 1];
+
+	snprintf(tamed, sizeof(tamed), "%s", text);
+	tame(tamed);
+	printf("%-8s %s\n", name, tamed);
+}
+
 /* Whoever has the token has the seat id; it need not stand here too. */
 static void
 print_claims(const KeyrightClaims *claims)
 {
 	char		at[LOCAL_TIME_SIZE];
 
-	printf("license  %s\nholder   %s\nslot     %d\n", claims->license,
-		   claims->holder, claims->slot);
+	print_claim("license", claims->license);
+	print_claim("holder", claims->holder);
+	printf("slot     %d\n", claims->slot);
 	if (claims->issuer[0] != '\0')
-		printf("issuer   %s\n", claims->issuer);
+		print_claim("issuer", claims->issuer);
 	print_local_time(at, "%F %T %z", claims->issued_at);
 	printf("issued   %s\n", at);
 	print_local_time(at, "%F %T %z", claims->expires_at);

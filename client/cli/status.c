@@ -50,7 +50,8 @@ static const Column holder_columns[] = {
 };
 
 static const char holder_query[] =
-"SELECT license_id, slot, holder, extract(epoch FROM since)::bigint,"
+"SELECT license_id, slot, holder,"
+" pg_catalog.floor(extract(epoch FROM since))::bigint,"
 " pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()"
 "  - last_beat))::bigint,"
 " pg_catalog.ceil(extract(epoch FROM expires_at"

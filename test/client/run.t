@@ -325,6 +325,9 @@ refused_with(78, qr{--state: "/nowhere/state" cannot be used: .*: No such file o
 	refused_with(78, qr/the PG\* variables are not right: /,
 		'variables that do not fit together', '--license', 'acme');
 }
+# It would be waited for as an outage is.
+refused_with(64, qr/--dsn: .*"bogus"/, 'a setting that libpq refuses',
+	'--license', 'acme', '--wait', 'forever', '--dsn', 'sslmode=bogus');
 # One limit or another is met when the file is opened.
 my %few;
 for my $limit (4 .. 20)

@@ -9,6 +9,7 @@ use lib "$FindBin::RealBin/lib";
 use Cli;
 use Encode ();
 use JSON::PP ();
+use POSIX ();
 use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
@@ -120,6 +121,29 @@ like($err, qr/^keyright: --dsn: missing "="/, '... and which option it is');
 	is((keyright('status'))[0],
 		78, 'status, variables that do not fit together: 78');
 }
+for my $bad ([ PGCONNECT_TIMEOUT => 'soon', qr/"soon"/ ],
+	[ PGSERVICE => 'nosuch', qr/service "nosuch"|service file/ ],
+	[ PGPORT => 'abc', qr/"abc"/ ], [ PGSSLMODE => 'bogus', qr/"bogus"/ ])
+{
+	my ($name, $value, $pattern) = @$bad;
+	local $ENV{$name} = $value;
+	($status, $out, $err) = keyright('jwks', '--dsn', 'application_name=it');
+	is($status, 78, "$name=$value: 78, beside a --dsn, too");
+	like($err, qr/^keyright: the PG\* variables are not right: .*$pattern/,
+		'... and what is wrong');
+}
+($status, $out, $err) = keyright('jwks', '--dsn', 'sslmode=bogus');
+is($status, 64, 'a --dsn that libpq would refuse only later: 64');
+like($err, qr/^keyright: --dsn: .*"bogus"/, '... and what is wrong');
+# A service can have more than one server, which are libpq's to choose from.
+{
+	local $ENV{PGSERVICEFILE} = file_of("[two]\nhost=/nowhere,$folder\n"
+		  . "port=1,$number\nuser=$ENV{PGUSER}\ndbname=$ENV{PGDATABASE}\n");
+	is((keyright('status', '--dsn', 'service=two'))[0],
+		0, 'a service of several hosts');
+	local $ENV{PGSERVICE} = 'two';
+	is((keyright('status'))[0], 0, '... by the variable, too');
+}
 
 ########################################################################
 # status
@@ -152,6 +176,14 @@ acme +1  z\x{f6}e \?31m  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \d+ s ago +in .*  live
 full +1  bob       \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \d+ s ago +in .*  live
 \z/,
 	'... tables whose columns are aligned, with nothing that bends a terminal');
+
+# A holder who came half a second ago did not come in the future.
+my @since = $out =~ /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)/g;
+my @came = split /\n/, sql("SELECT floor(extract(epoch FROM since))
+	FROM keyright.holders ORDER BY license_id");
+is_deeply(\@since,
+	[ map { POSIX::strftime('%F %T', localtime $_) } @came ],
+	'... and the seconds in which the holders came');
 
 ($status, $out) = keyright('status', '--license', 'full');
 like($out, qr/^full/m, 'status of one license');
@@ -250,6 +282,13 @@ is_deeply([ @$json{qw(status problem kid issuer license_id holder slot)} ],
 
 my $short = file_of(
 	sql("SELECT token FROM keyright_checkout('acme', 'x', '1 s')"));
+add_license('bent', 1, 60);
+my $bent = file_of(sql(q(SELECT token FROM keyright_checkout('bent',
+	U&'a\009b31m'))));
+($status, $out) = keyright('verify', $bent, @keys);
+is($status, 0, 'verify, a holder who would bend the terminal: 0');
+like($out, qr/^holder   a \?31m$/m, '... but does not');
+
 eventually('verify, an expired token: 3',
 	sub { (keyright('verify', $short, @keys))[0] == 3 });
 like((keyright('verify', $short, @keys))[1],
