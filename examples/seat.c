@@ -18,10 +18,13 @@ main(int argc, char **argv)
 	KeyrightError error;
 	Keyright   *seat;
 	int			seconds = argc == 4 ? atoi(argv[3]) : 0;
-	FILE	   *file = argc == 4 ? fopen(argv[2], "r") : NULL;
+	FILE	   *file;
 
-	if (file == NULL || fread(jwks, 1, sizeof(jwks) - 1, file) == 0)
+	if (argc != 4)
 		return fprintf(stderr, "usage: seat LICENSE JWKS-FILE SECONDS\n"), 64;
+	file = fopen(argv[2], "r");
+	if (file == NULL || fread(jwks, 1, sizeof(jwks) - 1, file) == 0)
+		return fprintf(stderr, "\"%s\" cannot be read\n", argv[2]), 66;
 	keyright_options_init(&options);
 	options.license = argv[1];
 	options.jwks = jwks;

@@ -16,6 +16,8 @@ from psycopg.rows import namedtuple_row
 
 from verify import verify
 
+if len(sys.argv) != 6:
+    sys.exit(__doc__)
 connection, license_id, jwks_file, holder, seconds = sys.argv[1:]
 with open(jwks_file) as file:       # an application has it built in
     jwks = jwt.PyJWKSet.from_dict(json.load(file))

@@ -212,7 +212,7 @@ check_retired_keys(char **newval, void **extra, GucSource source)
 		return true;
 	/* say so without the value: it might be a seed, pasted by mistake */
 	GUC_check_errmsg("invalid value for parameter \"keyright.retired_keys\"");
-	GUC_check_errdetail("It is a list of at most %d public keys, each the \"x\" of a key that keyright_jwks() has shown, separated by commas.",
+	GUC_check_errdetail("It is a list of at most %d public keys, each the \"x\" of a key, as keyright_jwks() and \"keyright keygen --x\" show it, separated by commas.",
 						KEYSET_MAX - 1);
 	return false;
 }

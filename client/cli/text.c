@@ -51,8 +51,8 @@ duration_option(const char *name, const char *text, int64_t least_ms,
 				int64_t *ms)
 {
 	if (!parse_duration(text, ms))
-		complain("--%s: \"%s\" is no length of time such as 30s, 500ms, 5m, "
-				 "2h, up to 36525d", name, text);
+		complain("--%s: \"%s\" is no length of time: a whole number with ms, "
+				 "s, m, h or d, such as 30s, up to 36525d", name, text);
 	else if (*ms < least_ms)
 		complain("--%s: \"%s\" is too short, %lld s is the least", name, text,
 				 (long long) (least_ms / 1000));
