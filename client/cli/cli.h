@@ -65,10 +65,8 @@ extern char *read_jwks_file(const char *path, size_t *size);
 
 /* ----- message.c ----- */
 
-/*
- * Writes on standard error; what is not taken within a second is dropped.  Any
- * thread.
- */
+/* Writes on standard error; what is not taken in time is dropped.  Any thread. */
+#define TELL_LIMIT			SECOND_NS
 extern void tell(const char *text);
 
 /* Leaves no control character, which a terminal would obey. */

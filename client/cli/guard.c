@@ -169,8 +169,8 @@ all_are_gone(void)
 
 /*
  * SIGTERM to all that the command has started, too: a shell that ends does
- * not end what it waits for.  A stopped process must run to end.  Who has no
- * time for that is killed as he stands.  False: that was done before.
+ * not end what it waits for.  A stopped process must run to end.  Without
+ * time for that all are killed as they stand.  False: that was done before.
  */
 static bool
 stop_command(Watch *watch, int64_t grace)
@@ -179,11 +179,9 @@ stop_command(Watch *watch, int64_t grace)
 		return false;
 	watch->stopping = true;
 	watch->kill_at = boot_clock() + grace;
+	family_signal(grace > 0 ? SIGTERM : SIGKILL);
 	if (grace > 0)
-	{
-		family_signal(SIGTERM);
 		family_signal(SIGCONT);
-	}
 	return true;
 }
 
@@ -241,11 +239,14 @@ pass_on(Watch *watch, int n)
 
 /* ----- the one who decides ----- */
 
-/* Nobody renews the lease any more: the command ends within it. */
+/*
+ * Nobody renews the lease any more: the command ends within it, though saying
+ * so can keep us for a while.
+ */
 static void
 owner_is_gone(Watch *watch)
 {
-	int64_t		left = *watch->licensed_until - boot_clock();
+	int64_t		left = *watch->licensed_until - boot_clock() - TELL_LIMIT;
 	int64_t		grace = watch->policy->grace_ms * MS_NS;
 
 	if (watch->command <= 0 || watch->ended)

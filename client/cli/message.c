@@ -23,8 +23,6 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Then the rest of a message is dropped. */
-#define WRITE_LIMIT			SECOND_NS
 #define WRITE_AGAIN			(100 * MS_NS)
 
 /* Of those that are not passed on to a command (run.c), one of no use here. */
@@ -44,7 +42,7 @@ set_timer(timer_t *timer)
 		.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = WRITE_SIGNAL
 	};
 	struct itimerspec times = {
-		.it_value = {.tv_sec = WRITE_LIMIT / SECOND_NS},
+		.it_value = {.tv_sec = TELL_LIMIT / SECOND_NS},
 		.it_interval = {.tv_nsec = WRITE_AGAIN}
 	};
 
@@ -94,7 +92,7 @@ tell(const char *text)
 	pthread_mutex_lock(&one_at_a_time);
 	timed = set_timer(&timer);
 	pthread_sigmask(SIG_UNBLOCK, &ours, &before);
-	write_until(boot_clock() + WRITE_LIMIT, text, strlen(text));
+	write_until(boot_clock() + TELL_LIMIT, text, strlen(text));
 	if (timed)
 		timer_delete(timer);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
