@@ -285,6 +285,18 @@ is_accepted(Connector *connector, const Target *target, char detail[512])
 	return ok;
 }
 
+/* libpq would only see it when it connects, and it is not probed with it. */
+static bool
+is_address(const char *hostaddr, char detail[512])
+{
+	Addresses	addresses;
+
+	addresses_of_number(&addresses, hostaddr);
+	if (addresses.count == 0)
+		snprintf(detail, 512, "hostaddr is no address: \"%.200s\"", hostaddr);
+	return addresses.count > 0;
+}
+
 /* libpq has the connect_timeout checked by a function that is not used here. */
 static bool
 read_time_limit(Connector *connector, char detail[512])
@@ -313,8 +325,14 @@ static bool
 check_conninfo(Connector *connector, char detail[512])
 {
 	for (int i = 0; i < connector->target_count; i++)
-		if (!is_accepted(connector, &connector->targets[i], detail))
+	{
+		const Target *target = &connector->targets[i];
+
+		if (!is_accepted(connector, target, detail) ||
+			(target->hostaddr != NULL &&
+			 !is_address(target->hostaddr, detail)))
 			return false;
+	}
 	return read_time_limit(connector, detail);
 }
 

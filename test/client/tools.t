@@ -123,7 +123,8 @@ like($err, qr/^keyright: --dsn: missing "="/, '... and which option it is');
 }
 for my $bad ([ PGCONNECT_TIMEOUT => 'soon', qr/"soon"/ ],
 	[ PGSERVICE => 'nosuch', qr/service "nosuch"|service file/ ],
-	[ PGPORT => 'abc', qr/"abc"/ ], [ PGSSLMODE => 'bogus', qr/"bogus"/ ])
+	[ PGPORT => 'abc', qr/"abc"/ ], [ PGSSLMODE => 'bogus', qr/"bogus"/ ],
+	[ PGHOSTADDR => 'nowhere', qr/"nowhere"/ ])
 {
 	my ($name, $value, $pattern) = @$bad;
 	local $ENV{$name} = $value;
