@@ -169,7 +169,8 @@ typedef struct GuardPolicy
 	int64_t		regain_ms;		/* how long a lease may be over */
 	const sigset_t *passed_on;	/* blocked in us; the guard looks at them */
 	const sigset_t *original;	/* what the command starts with */
-	void		(*on_pipe) (int);	/* likewise: for SIGPIPE */
+	void		(*on_pipe) (int);	/* likewise: for SIGPIPE ... */
+	void		(*on_file_size) (int);	/* ... and SIGXFSZ */
 } GuardPolicy;
 
 typedef struct Guard

@@ -86,15 +86,16 @@ typedef struct Watch
 	int64_t		seen[NSIG];		/* signals that reached us */
 } Watch;
 
-static void
+/* False: there is no room now.  That nobody is there is noticed elsewhere. */
+static bool
 send_note(int socket, NoteKind kind, int value)
 {
 	Note		note = {.kind = kind, .value = value};
 
-	/* It fails when the other side is gone, and that is noticed elsewhere. */
-	while (send(socket, &note, sizeof(note), MSG_NOSIGNAL) < 0)
+	while (send(socket, &note, sizeof(note), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		if (errno != EINTR)
-			break;
+			return errno != EAGAIN;
+	return true;
 }
 
 /* ----- the command ----- */
@@ -110,6 +111,7 @@ become_command(const GuardPolicy *policy, pid_t parent)
 			_exit(EX_SOFTWARE);
 	}
 	signal(SIGPIPE, policy->on_pipe);
+	signal(SIGXFSZ, policy->on_file_size);
 	sigprocmask(SIG_SETMASK, policy->original, NULL);
 	execvp(policy->command[0], policy->command);
 }
@@ -479,28 +481,39 @@ guard_open(Guard *guard, const GuardPolicy *policy)
 }
 
 void
+guard_keep_awake(const Guard *guard)
+{
+	if (is_stopped(guard->pid))
+		kill(guard->pid, SIGCONT);
+}
+
+/* A guard that was stopped alone reads nothing until it goes on. */
+static void
+tell_guard(const Guard *guard, NoteKind kind, int value)
+{
+	while (!send_note(guard->socket, kind, value))
+	{
+		guard_keep_awake(guard);
+		usleep(10000);
+	}
+}
+
+void
 guard_start_command(Guard *guard)
 {
-	send_note(guard->socket, NOTE_START, 0);
+	tell_guard(guard, NOTE_START, 0);
 }
 
 void
 guard_pass_on(Guard *guard, int signal_number)
 {
-	send_note(guard->socket, NOTE_SIGNAL, signal_number);
+	tell_guard(guard, NOTE_SIGNAL, signal_number);
 }
 
 void
 guard_stop_command(Guard *guard)
 {
-	send_note(guard->socket, NOTE_STOP, 0);
-}
-
-void
-guard_keep_awake(const Guard *guard)
-{
-	if (is_stopped(guard->pid))
-		kill(guard->pid, SIGCONT);
+	tell_guard(guard, NOTE_STOP, 0);
 }
 
 GuardNews

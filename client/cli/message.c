@@ -6,7 +6,8 @@
  * after control-S.  poll() cannot tell, as a terminal with room for one byte is
  * ready, and O_NONBLOCK would be set for all who share the file.  So a write
  * that takes too long is interrupted by a signal that a timer sends to this
- * thread alone: again and again, lest it comes just before the write.
+ * thread alone: again and again, lest it comes just before the write.  Where
+ * no timer can be had (RLIMIT_SIGPENDING, no memory), poll() is asked after all.
  */
 #include "cli.h"
 
@@ -57,14 +58,17 @@ set_timer(timer_t *timer)
 }
 
 static void
-write_until(int64_t end, const char *text, size_t size)
+write_until(int64_t end, bool timed, const char *text, size_t size)
 {
 	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
 
 	while (size > 0 && boot_clock() < end)
 	{
-		ssize_t		n = write(STDERR_FILENO, text, size);
+		ssize_t		n;
 
+		if (!timed && poll(&ready, 1, WRITE_AGAIN / MS_NS) <= 0)
+			continue;
+		n = write(STDERR_FILENO, text, size);
 		if (n >= 0)
 		{
 			text += n;
@@ -92,7 +96,7 @@ tell(const char *text)
 	pthread_mutex_lock(&one_at_a_time);
 	timed = set_timer(&timer);
 	pthread_sigmask(SIG_UNBLOCK, &ours, &before);
-	write_until(boot_clock() + TELL_LIMIT, text, strlen(text));
+	write_until(boot_clock() + TELL_LIMIT, timed, text, strlen(text));
 	if (timed)
 		timer_delete(timer);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -192,8 +192,12 @@ take_signals(Run *run)
 	run->guard_policy.original = &run->original;
 	/* Who ignores it (as our caller may) is told of no child's end. */
 	signal(SIGCHLD, SIG_DFL);
-	/* A reader of our messages that is gone must not end the command. */
+	/*
+	 * A reader of our messages that is gone must not end the command, nor must
+	 * a file of them that may not grow any more.
+	 */
 	run->guard_policy.on_pipe = signal(SIGPIPE, SIG_IGN);
+	run->guard_policy.on_file_size = signal(SIGXFSZ, SIG_IGN);
 	run->signal_fd = signalfd(-1, &run->passed_on,
 							  SFD_CLOEXEC | SFD_NONBLOCK);
 	run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -143,6 +143,21 @@ sql("SELECT keyright_revoke_all('asleep')");
 is(ends($program), 77, 'a stopped guard ends the command when it has to');
 all_gone('... and all that it had started', @pids);
 
+# Nor is it waited for when more signals come than it has room for.
+$program = run_seat({}, 'asleep', '--', $^X, '-e', '$| = 1;
+	$SIG{RTMIN} = "IGNORE"; $SIG{USR1} = sub { exit 7 };
+	print "ready\n"; select(undef, undef, undef, 0.1) while 1');
+eventually('a command runs', sub { $program->{out}->() =~ /ready/ });
+$guard = guard_of($program);
+kill 'STOP', $program->{pid};
+kill POSIX::SIGRTMIN(), $program->{pid} for 1 .. 2000;
+kill 'STOP', $guard;
+kill 'CONT', $program->{pid};
+eventually('... its guard, which was stopped, goes on',
+	sub { states_of($guard) ne 'T' });
+kill 'USR1', $program->{pid};
+is(ends($program), 7, '... and the command gets its signals');
+
 # Told to go on alone, keyright has the command and its guard go on.
 add_license('woken', 1, 60);
 $program = run_seat({ group => 1 }, 'woken', '--', $^X, '-e', '$| = 1;
@@ -279,6 +294,27 @@ for my $unread ([ 'a pipe', $pipe ], [ 'a terminal', $terminals[1]->slave ])
 	is(ends($program), 77, '... it ends when its seat is revoked');
 	all_gone('... with all that it had started', @pids);
 }
+
+# Nobody reads, and no timer can be had; or the messages' file may not grow.
+my $full = file_of('x' x 1024);
+open my $to_full, '>>', $full or die;
+add_license('limited', 2, 4);
+for my $limit ([ 'without a timer', 'ulimit -i 0', $pipe ],
+	[ 'with a full file for messages', 'ulimit -f 1', $to_full ])
+{
+	my ($what, $ulimit, $to) = @$limit;
+	$program = start({ err => $to }, 'bash', '-c', "$ulimit && exec \"\$@\"",
+		'bash', $ENV{KEYRIGHT}, 'run', '--license', 'limited', '--jwks', $jwks,
+		'--', 'sh', '-c', $deaf);
+	eventually("a command runs, $what",
+		sub { $program->{out}->() =~ /ready/ });
+	@pids = $program->{out}->() =~ /(\d+)/g;
+	kill 'KILL', $program->{pid};
+	all_gone('... it ends when keyright is killed, with all it had started',
+		@pids);
+	ends($program);
+}
+is(-s $full, 1024, '... which did not grow');
 close $reads;
 
 add_license('shut', 1, 3);

@@ -49,6 +49,15 @@ is(ends(start({}, 'sh', '-c', 'exec "$@" <&- >&- 2>&-', 'sh',
 		$ENV{KEYRIGHT}, 'run', '-v', '--license', 'acme', '--jwks', $jwks,
 		'--', 'sh', '-c', 'exit 42')),
 	42, '... and where input, output and errors are closed');
+# What keyright ignores for itself.
+for my $ignored ('', 'PIPE', 'XFSZ')
+{
+	$program = run_seat({ ignore => $ignored }, 'acme', '--', $^X, '-e',
+		'print grep { ($SIG{$_} // "") eq "IGNORE" } qw(PIPE XFSZ)');
+	ends($program);
+	is($program->{out}->(), $ignored,
+		'the command ignores ' . ($ignored || 'nothing') . ', as its caller');
+}
 is(sql("$live 'acme'"), 0, 'all seats were given back');
 
 $program = run_seat({ in => '' },
