@@ -20,7 +20,7 @@ main(int argc, char **argv)
 	int			seconds = argc == 4 ? atoi(argv[3]) : 0;
 	FILE	   *file;
 
-	if (argc != 4)
+	if (seconds <= 0)
 		return fprintf(stderr, "usage: seat LICENSE JWKS-FILE SECONDS\n"), 64;
 	file = fopen(argv[2], "r");
 	if (file == NULL || fread(jwks, 1, sizeof(jwks) - 1, file) == 0)
@@ -31,7 +31,7 @@ main(int argc, char **argv)
 	options.wait_ms = 10000;
 	if (keyright_open(&seat, &options, &error) != KEYRIGHT_OK ||
 		keyright_checkout(seat, &error) != KEYRIGHT_OK)
-		return fprintf(stderr, "%s %s\n", error.message, error.detail), 1;
+		return fprintf(stderr, "%s\n%s\n", error.message, error.detail), 1;
 
 	/* The seat is kept in the background; what is left to do is to ask. */
 	for (int i = 0; i < seconds && keyright_may_run(seat) > 0; i++)

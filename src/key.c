@@ -177,7 +177,7 @@ signing_key(void)
 				errmsg("keyright has no usable signing key"),
 				errdetail("%s", key_problem),
 				keyright_preloaded ?
-				errhint("Make a key with \"openssl rand -base64 32\" only where there never was one, in a file of mode 0600 that the server's user owns; else put the old one back, because applications know its public half. Set \"keyright.signing_key_file\" to its path and reload the configuration.") :
+				errhint("Make a key with \"keyright keygen FILE\" or \"openssl rand -base64 32\" only where there never was one, in a file of mode 0600 that the server's user owns; else put the old one back, because applications know its public half. Set \"keyright.signing_key_file\" to its path and reload the configuration.") :
 				errhint("Add keyright to \"shared_preload_libraries\" and restart the server."));
 	return loaded_key;
 }

@@ -151,6 +151,12 @@ cmd_keygen(int argc, char **argv)
 		path = argv[optind++];
 	if (optind < argc)
 		return surplus("keygen", argv[optind]);
+	if (!public && strcmp(path, "-") == 0)
+	{
+		complain("standard output is for the public half: name a file for the "
+				 "key");
+		return usage("keygen");
+	}
 
 	status = public ? read_key(path, jwks) : make_key(path, jwks);
 	if (status != EX_OK)
@@ -324,6 +330,9 @@ verify(const char *token, size_t token_size, const char *jwks,
 		token_size--;
 	verdict = keyright_verify(token, token_size, jwks, jwks_size,
 							  KEYRIGHT_NOW, &claims, &problem);
+	/* As psql writes it for a check-out that was refused. */
+	if (token_size == 0)
+		problem = "it is empty: was a seat granted?";
 	if (json)
 		print_json(verdict, &claims, problem);
 	else

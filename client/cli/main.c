@@ -43,7 +43,8 @@ static const Command commands[] = {
 CONNECTION_HELP
 "  -v, --verbose     tell every change of the seat's state\n"
 "\n"
-"A LENGTH is a whole number with ms, s, m, h or d; without, it is of seconds.\n"
+"A LENGTH is a whole number with ms, s, m (min), h or d; without, it is of\n"
+"seconds.\n"
 "Exit status: 75 no seat is free, 69 no server, 77 refused, 76 not signed,\n"
 "78 wrong settings, 70 internal, 64 wrong use, 126 and 127 COMMAND cannot be\n"
 "run, else COMMAND's own (128 + n when signal n ended it).\n"},
@@ -83,7 +84,8 @@ CONNECTION_HELP},
 	{"jwks", cmd_jwks,
 "usage: keyright jwks [--dsn CONNINFO]\n"
 "\n"
-"Prints the server's public keys, for --jwks.\n"
+"Prints the server's public keys, for --jwks.  The role needs the level\n"
+"\"client\" of keyright_grant().\n"
 "\n"
 CONNECTION_HELP}
 };

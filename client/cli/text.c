@@ -140,7 +140,12 @@ read_file(const char *path, size_t *size)
 	from = fopen(path, "re");
 	if (from == NULL)
 	{
-		complain("could not open \"%s\": %s", path, strerror(errno));
+		/* A token in the place of its file's name is not to be shown. */
+		if (errno == ENAMETOOLONG)
+			complain("that is no file's name, it is too long: a token is read "
+					 "from a file, or with - from standard input");
+		else
+			complain("could not open \"%s\": %s", path, strerror(errno));
 		return NULL;
 	}
 	text = read_stream(from, path, size);

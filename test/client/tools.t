@@ -317,6 +317,8 @@ my ($header, $claims, $signature) = split /\./, $token;
 (my $forged = $signature) =~ s/^(.)/$1 eq 'A' ? 'B' : 'A'/e;
 not_good(4, 'malformed', 'nonsense', @keys);
 not_good(4, 'malformed', '', @keys);
+like((keyright('verify', file_of("\n"), @keys))[1],
+	qr/^malformed: it is empty: was a seat granted\?$/, '... an empty file');
 not_good(4, 'malformed', "$token ", @keys);
 not_good(6, 'bad_signature', "$header.$claims.$forged", @keys);
 my $other = file_of((keyright('keygen', "$dir/other.key"))[1]);
@@ -324,6 +326,9 @@ not_good(5, 'unknown_key', $token, '--jwks', $other);
 
 is((keyright('verify', "$dir/missing", @keys))[0],
 	66, 'verify, no such file: 66');
+($status, $out, $err) = keyright('verify', $token, @keys);
+is($status, 66, 'verify, a token for the name of its file: 66');
+unlike("$out$err", qr/\Q$claims\E/, '... which is not shown');
 is((keyright('verify', $token_file, '--jwks', "$dir/missing"))[0],
 	78, 'verify, no file of keys: 78, as of run');
 is((keyright('verify', $token_file, '--jwks', file_of('nonsense')))[0],
@@ -374,6 +379,9 @@ is((keyright('keygen', '--public', "$dir/missing"))[0],
 	66, 'keygen --public, no such file: 66');
 is((keyright('keygen', '--public', $token_file))[0],
 	65, 'keygen --public, no key file: 65');
+($status, $out, $err) = keyright('keygen', '-');
+is($status, 64, 'keygen, to standard output: 64');
+ok(!-e '-', '... nor is there a file of that name');
 ($status, $out, $err) = keyright('keygen', 'a', 'b');
 is($status, 64, 'keygen, wrong use: 64');
 like($err, qr/^keyright: there is nothing to do with "b"$/m, '... and why');

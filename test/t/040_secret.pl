@@ -344,7 +344,7 @@ END_OF_SQL
 	is(scalar(grep { /$detail/ && /"keyright\.$setting"/ } @details),
 		3, "$label: they say what is wrong with $setting")
 	  or diag($err);
-	like($err, qr/HINT:  Make a key with "openssl rand -base64 32"/,
+	like($err, qr/HINT:  Make a key with "keyright keygen FILE" or "openssl/,
 		"$label: and how to make a key");
 	unseen_in("these messages", $err);
 	return;
