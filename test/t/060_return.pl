@@ -139,12 +139,14 @@ sub outage
 		"$name: never too many, in $seen->{samples} samples");
 }
 
-outage('restart', $primary, sub { $primary->restart });
+# A second for somebody to notice it: some 12 beats are due in that time.
+outage('restart', $primary,
+	sub { $primary->stop('fast'); sleep 1; $primary->start; });
 outage('crash', $primary,
-	sub { $primary->stop('immediate'); $primary->start; });
+	sub { $primary->stop('immediate'); sleep 1; $primary->start; });
 $primary->wait_for_catchup($standby);
 outage('failover', $standby,
-	sub { $primary->stop('fast'); $standby->promote; });
+	sub { $primary->stop('fast'); sleep 1; $standby->promote; });
 
 is(stop_keepers($keepers), 0, 'all seats are given back');
 is(row($standby, 'SELECT live FROM keyright.pools')->{live},
