@@ -18,9 +18,13 @@ from verify import verify
 
 if len(sys.argv) != 6:
     sys.exit(__doc__)
-connection, license_id, jwks_file, holder, seconds = sys.argv[1:]
-with open(jwks_file) as file:       # an application has it built in
-    jwks = jwt.PyJWKSet.from_dict(json.load(file))
+connection, license_id, jwks_file, holder = sys.argv[1:5]
+try:
+    seconds = float(sys.argv[5])
+    with open(jwks_file) as file:       # an application has it built in
+        jwks = jwt.PyJWKSet.from_dict(json.load(file))
+except (OSError, ValueError, jwt.PyJWTError) as error:
+    sys.exit(f"{error}\n\n{__doc__}")
 
 # Errors that say no. All others are silence: the server restarts, is busy,
 # has lost its key, is being upgraded. A seat outlives silence.
@@ -29,6 +33,10 @@ REFUSALS = ("KR001", "KR002", "KR003", "KR004", "KR006", "22", "42")
 
 def is_refusal(error):
     return (error.sqlstate or "").startswith(REFUSALS)
+
+
+def words(error):
+    return f"{error.sqlstate or 'no answer'}: {error}"
 
 
 def call(query, *args):
@@ -77,12 +85,21 @@ def check_out():
             break
         except psycopg.Error as error:
             if last or is_refusal(error):
-                sys.exit(f"no seat: {error.sqlstate} {error}")
+                sys.exit(f"no seat: {words(error)}")
             time.sleep(1)
     if row.status == "no_seats_available":
-        sys.exit(f"all {row.seat_count} seats are in use;"
-                 f" the next can be free at {row.retry_at}")
-    return Lease(asked, row)
+        free = f"; the next can be free at {row.retry_at}" if row.retry_at else ""
+        sys.exit(f"all {row.seat_count} seats are in use{free}")
+    try:
+        return Lease(asked, row)
+    except jwt.PyJWTError as error:
+        # Of no use here, but it may be to others.
+        check_in(row.seat_id)
+        sys.exit(f"not signed as it must be: {error}")
+
+
+def check_in(seat_id):
+    return call("SELECT keyright_checkin(%s, %s)", license_id, seat_id)[0]
 
 
 def beat(lease):
@@ -96,7 +113,7 @@ def beat(lease):
         return Lease(asked, row, lease)
     except psycopg.Error as error:
         if is_refusal(error):
-            sys.exit(f"the seat is lost: {error.sqlstate} {error}")
+            sys.exit(f"the seat is lost: {words(error)}")
     except jwt.PyJWTError as error:
         print("not signed as it must be:", error, file=sys.stderr)
 
@@ -104,7 +121,7 @@ def beat(lease):
 def main():
     lease = check_out()
     print("a seat until", time.ctime(lease.until), flush=True)
-    end = time.monotonic() + float(seconds)
+    end = time.monotonic() + seconds
     beat_at = boot_clock() + lease.length / 3
     while time.monotonic() < end:
         if lease.left() <= 0:
@@ -116,8 +133,7 @@ def main():
             beat_at = boot_clock() + lease.length / (3 if renewed else 12)
             if renewed:
                 print("renewed until", time.ctime(lease.until), flush=True)
-    print(call("SELECT keyright_checkin(%s, %s)",
-               license_id, lease.seat_id)[0])
+    print(check_in(lease.seat_id))
 
 
 main()

@@ -18,6 +18,7 @@ my $python = $ENV{KEYRIGHT_PYTHON} // '/usr/bin/python3';
 my $root = $ENV{KEYRIGHT_ROOT};
 
 rename file_of((keyright('jwks'))[1]), $jwks or die;
+my $other_jwks = file_of((keyright('keygen', "$dir/other.key"))[1]);
 $ENV{PKG_CONFIG_PATH} = "$root/usr/lib/pkgconfig";
 $ENV{PKG_CONFIG_SYSROOT_DIR} = $root;
 $ENV{LD_LIBRARY_PATH} = "$root/usr/lib";
@@ -53,6 +54,18 @@ for my $name (sort keys %programs)
 		sql("SELECT count(*) $holders AND expires_at > '$end'
 			AND since = '$since'");
 	});
+	# A seat that it cannot use is given back.
+	if ($name eq 'seat.py')
+	{
+		my @wrong = $programs{$name}->("not of $name", 1);
+		$wrong[4] = $other_jwks;
+		add_license("not of $name", 1, 60);
+		my $unsigned = start({}, @wrong);
+		is(ends($unsigned), 1, '... but with other keys not');
+		like($unsigned->{err}->(), qr/not signed as it must be/, '... and why');
+		is(sql("SELECT live FROM keyright.pools
+			WHERE license_id = 'not of $name'"), 0, '... and gives it back');
+	}
 	# That in C waits for one.
 	if ($name eq 'seat.py')
 	{
