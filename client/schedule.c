@@ -132,11 +132,15 @@ beat_soon_delay(Keeper *keeper, const Clocks *now)
 	return in_time(keeper, doubled(delay, pauses(keeper), RETRY_MAX), 50, now);
 }
 
+/* For who had a lease not longer than the time between two beats. */
 int64_t
 silence_delay(Keeper *keeper)
 {
-	return shortened(keeper, doubled(SILENCE_MIN, pauses(keeper),
-									 SILENCE_MAX), 50);
+	int64_t		third = keeper->lease.window / 3;
+	int64_t		most = third == 0 ? SILENCE_MAX :
+		between(third, SECOND_NS, SILENCE_MAX);
+
+	return shortened(keeper, doubled(SILENCE_MIN, pauses(keeper), most), 50);
 }
 
 int64_t

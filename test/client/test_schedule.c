@@ -80,6 +80,9 @@ test_pauses(void)
 	keeper->failed = 6;
 	ok(silence_delay(keeper) > 5 * SECOND_NS &&
 	   beat_soon_delay(keeper, &now) > 5 * SECOND_NS, "later ones are longer");
+	keeper->lease.window = 6 * SECOND_NS;
+	ok(silence_delay(keeper) <= 2 * SECOND_NS,
+	   "but not longer than a third of the lease");
 	sim_free(sim);
 }
 
