@@ -236,6 +236,21 @@ write_sentence(char *to, size_t room, const char *sentence,
 			 name, gap + 2);
 }
 
+/* libpq repeats bytes of what it did not understand. */
+static void
+make_utf8(char *text)
+{
+	while (*text != '\0')
+	{
+		uint32_t	code;
+		size_t		length = utf8_decode(&code, text, strlen(text));
+
+		if (length == 0)
+			*text = '?';
+		text += length > 0 ? length : 1;
+	}
+}
+
 /* A transport's message may have several lines; here they are one. */
 static void
 on_one_line(char *text)
@@ -273,6 +288,7 @@ error_set(KeyrightError *error, KeyrightErrorKind kind, const char *license,
 		text_copy(new.sqlstate, sizeof(new.sqlstate), sqlstate);
 	if (detail != NULL)
 		text_copy(new.detail, sizeof(new.detail), detail);
+	make_utf8(new.detail);
 	on_one_line(new.detail);
 	write_sentence(new.message, sizeof(new.message),
 				   find_sentence(kind, new.sqlstate), license);

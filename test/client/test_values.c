@@ -197,6 +197,10 @@ test_error_values(void)
 			  "The license server does not know license \"100%s\".") == 0 &&
 	   strcmp(error.detail, "License \"acme\" is suspended.") == 0,
 	   "whatever its name is");
+	error_set(&error, KEYRIGHT_ERR_UNREACHABLE, NULL, NULL,
+			  "type \"\xdc\" or \"\xc3\xbc\x9b\xe2\x82\"");
+	ok(strcmp(error.detail, "type \"?\" or \"\xc3\xbc?\?\?\"") == 0,
+	   "and UTF-8, whatever bytes came");
 	memset(license, 'x', sizeof(license));
 	license[KEYRIGHT_TEXT_MAX] = '\0';
 	error_set(&error, KEYRIGHT_ERR_LAPSED, license, NULL, NULL);
