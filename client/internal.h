@@ -241,8 +241,8 @@ typedef struct Remembered
 } Remembered;
 
 /*
- * All return false with *error set on a failure.  Reading forgets what is of
- * another license or holder, and what it does not understand.
+ * All return false with *error set on a failure.  It is one to read what is of
+ * another license or holder, or what is not understood.
  */
 extern bool state_file_open(StateFile *file, const char *path,
 							KeyrightError *error);

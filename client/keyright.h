@@ -331,8 +331,10 @@ typedef struct KeyrightOptions
 	 * followed through a symbolic link, replaced as a whole; a file with
 	 * ".lock" added to its name keeps a second process from sharing the seat.
 	 * Who has a copy of it, or another link to it, can share the seat.  It is
-	 * removed when the seat was given back.  NULL: none.  Open it once
-	 * in a process at a time.
+	 * removed when the seat was given back.  A file that is something else, or
+	 * remembers a seat of another license or holder, is left alone:
+	 * KEYRIGHT_ERR_STATE_FILE.  NULL: none.  Open it once in a process at a
+	 * time.
 	 */
 	const char *state_file;
 

@@ -10,7 +10,9 @@
  *
  * Two processes that read one file would share one seat.  A second file, with
  * ".lock" after the name, is locked as long as the handle is open; it stays,
- * because a lock on a file that others remove protects nothing.  The lock is
+ * because a lock on a file that others remove protects nothing.  A file that
+ * is something else, or remembers a seat of another license or holder, is left
+ * alone, and nothing is put beside what is not to be trusted.  The lock is
  * one of fcntl(): a child of fork() does not inherit it, so children that
  * outlive a crashed application do not keep it from starting again.
  */
@@ -34,8 +36,11 @@ failed_with(KeyrightError *error, KeyrightErrorKind kind, const char *what,
 {
 	char		detail[sizeof(error->detail)];
 
-	snprintf(detail, sizeof(detail), "%s%s: %s",
-			 kind == KEYRIGHT_ERR_STATE_FILE ? "" : "state file: ", what, why);
+	text_copy(detail, sizeof(detail),
+			  kind == KEYRIGHT_ERR_STATE_FILE ? "" : "state file: ");
+	text_add(detail, sizeof(detail), what);
+	text_add(detail, sizeof(detail), ": ");
+	text_add(detail, sizeof(detail), why);
 	error_set(error, kind, NULL, NULL, detail);
 	return false;
 }
@@ -59,6 +64,54 @@ failed_errno(KeyrightError *error, const char *what)
 		snprintf(why, sizeof(why), "error %d", number);
 	return failed_with(error, any_file ? KEYRIGHT_ERR_SYSTEM :
 					   KEYRIGHT_ERR_STATE_FILE, what, why);
+}
+
+/* ----- the file ----- */
+
+static bool
+not_to_be_trusted(KeyrightError *error)
+{
+	return failed(error, "it is not to be trusted",
+				  "it must be a regular file of this user with mode 0600, "
+				  "and no link");
+}
+
+/*
+ * -1 with *error clear: it is not there.  O_NONBLOCK: opening a FIFO that was
+ * put there must not hang.
+ */
+static int
+open_to_read(const StateFile *file, KeyrightError *error)
+{
+	int			fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW |
+						  O_NONBLOCK);
+	struct stat st;
+
+	error_clear(error);
+	if (fd < 0)
+	{
+		if (errno == ELOOP)
+			not_to_be_trusted(error);
+		else if (errno != ENOENT)
+			failed_errno(error, "could not open it");
+		return -1;
+	}
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		st.st_uid == geteuid() && (st.st_mode & 077) == 0)
+		return fd;
+	close(fd);
+	not_to_be_trusted(error);
+	return -1;
+}
+
+static bool
+may_be_used(const StateFile *file, KeyrightError *error)
+{
+	int			fd = open_to_read(file, error);
+
+	if (fd >= 0)
+		close(fd);
+	return error->kind == KEYRIGHT_OK;
 }
 
 /* ----- opening ----- */
@@ -124,6 +177,8 @@ state_file_open(StateFile *file, const char *path, KeyrightError *error)
 	file->lock_fd = -1;
 	if (path == NULL)
 		return true;
+	if (path[0] == '\0')
+		return failed(error, "it has no name", "an empty text names no file");
 
 	file->path = absolute(path);
 	if (file->path != NULL)
@@ -132,7 +187,7 @@ state_file_open(StateFile *file, const char *path, KeyrightError *error)
 		lock_path = joined(file->path, ".lock", "");
 	}
 	if (file->new_path != NULL && lock_path != NULL)
-		ok = take_lock(file, lock_path, error);
+		ok = may_be_used(file, error) && take_lock(file, lock_path, error);
 	else
 		ok = failed_errno(error, "could not open it");
 	free(lock_path);
@@ -155,29 +210,7 @@ state_file_close(StateFile *file)
 
 /* ----- reading ----- */
 
-/* O_NONBLOCK: opening a FIFO that was put there must not hang. */
-static int
-open_to_read(const StateFile *file, KeyrightError *error)
-{
-	int			fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW |
-						  O_NONBLOCK);
-	struct stat st;
-
-	if (fd < 0)
-	{
-		if (errno != ENOENT)
-			failed_errno(error, "could not open it");
-		return -1;
-	}
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-		st.st_uid == geteuid() && (st.st_mode & 077) == 0)
-		return fd;
-	close(fd);
-	failed(error, "it is not to be trusted",
-		   "it must be a regular file of this user with mode 0600");
-	return -1;
-}
-
+/* One that is too long is cut, and then not understood. */
 static bool
 read_whole(int fd, char text[FILE_MAX])
 {
@@ -196,7 +229,7 @@ read_whole(int fd, char text[FILE_MAX])
 		size += (size_t) n;
 	}
 	text[size] = '\0';
-	return size < FILE_MAX - 1;
+	return true;
 }
 
 /* Takes the line "name value" from the front; NULL: it is not there. */
@@ -216,9 +249,26 @@ take_line(char **text, const char *name)
 	return line[size] == ' ' ? line + size + 1 : NULL;
 }
 
-/* A file that says something else is not ours to use. */
-static void
-parse(char *text, const Terms *terms, Remembered *remembered)
+static bool
+is_text(const char *text)
+{
+	return claim_text_ok(text, strlen(text));
+}
+
+static bool
+of_another(const char *license, const char *holder, KeyrightError *error)
+{
+	char		whose[2 * KEYRIGHT_TEXT_MAX + 64];
+
+	snprintf(whose, sizeof(whose), "of license \"%s\" and holder \"%s\"; "
+			 "name another file", license, holder);
+	return failed(error, "it remembers a seat", whose);
+}
+
+/* What is something else, or another's, would be lost if it were used. */
+static bool
+parse(char *text, const Terms *terms, Remembered *remembered,
+	  KeyrightError *error)
 {
 	const char *first = take_line(&text, FIRST_LINE);
 	const char *license = first ? take_line(&text, "license") : NULL;
@@ -227,15 +277,18 @@ parse(char *text, const Terms *terms, Remembered *remembered)
 	const char *seat_id = request_id ? take_line(&text, "seat") : NULL;
 	uint8_t		id[SEAT_ID_SIZE];
 
-	if (seat_id == NULL || *text != '\0' ||
-		strcmp(license, terms->license) != 0 ||
-		strcmp(holder, terms->holder) != 0 ||
-		!claim_text_ok(request_id, strlen(request_id)) ||
+	if (seat_id == NULL || *text != '\0' || !is_text(license) ||
+		!is_text(holder) || !is_text(request_id) ||
 		(*seat_id != '\0' && !seat_id_parse(id, seat_id, strlen(seat_id))))
-		return;
+		return failed(error, "it is no state file of keyright",
+					  "name another file, or remove this one");
+	if (strcmp(license, terms->license) != 0 ||
+		strcmp(holder, terms->holder) != 0)
+		return of_another(license, holder, error);
 	text_copy(remembered->request_id, sizeof(remembered->request_id),
 			  request_id);
 	text_copy(remembered->seat_id, sizeof(remembered->seat_id), seat_id);
+	return true;
 }
 
 bool
@@ -249,16 +302,17 @@ state_file_read(const StateFile *file, const Terms *terms,
 	memset(remembered, 0, sizeof(*remembered));
 	if (file->path == NULL)
 		return true;
-	error_clear(error);
 	fd = open_to_read(file, error);
 	if (fd < 0)
 		return error->kind == KEYRIGHT_OK;
 	ok = read_whole(fd, text);
+	if (!ok)
+		failed_errno(error, "could not read it");
 	close(fd);
-	if (ok)
-		parse(text, terms, remembered);
+	if (ok && text[0] != '\0')
+		ok = parse(text, terms, remembered, error);
 	sodium_memzero(text, sizeof(text));
-	return true;
+	return ok;
 }
 
 /* ----- writing ----- */

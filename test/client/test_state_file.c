@@ -2,7 +2,7 @@
  * test_state_file.c
  *		The file that remembers a seat: only its owner reads it, nothing is
  *		followed or half written, one process at a time uses it, and what is
- *		in it is believed only where it fits.
+ *		in it is used only where it fits.
  */
 #include "client_test.h"
 
@@ -53,20 +53,20 @@ reads(const char *request_id)
 	return same;
 }
 
+/* To open it or to read it, with these words in the reason. */
 static bool
-read_fails(void)
+read_fails(const char *words)
 {
 	StateFile	file;
 	Remembered	found;
 	KeyrightError error;
 	bool		failed;
 
-	if (!state_file_open(&file, path, &error))
-		return false;
-	failed = !state_file_read(&file, &terms, &found, &error) &&
-		error.kind == KEYRIGHT_ERR_STATE_FILE && error.detail[0] != '\0';
+	failed = !state_file_open(&file, path, &error) ||
+		!state_file_read(&file, &terms, &found, &error);
 	state_file_close(&file);
-	return failed;
+	return failed && error.kind == KEYRIGHT_ERR_STATE_FILE &&
+		strstr(error.detail, words) != NULL;
 }
 
 static void
@@ -96,10 +96,10 @@ test_round_trip(void)
 	   found.seat_id[0] == '\0' && found.request_id[0] != '\0',
 	   "before the grant without a seat id");
 	strcpy(terms.holder, "somebody else");
-	ok(reads(""), "of another holder it says nothing");
+	ok(read_fails("holder \"zoe@laptop\""), "another holder's is refused");
 	strcpy(terms.holder, "zoe@laptop");
 	strcpy(terms.license, "acme2");
-	ok(reads(""), "nor of another license");
+	ok(read_fails("license \"acme\""), "another license's too");
 	strcpy(terms.license, "acme");
 	state_file_remove(&file);
 	ok(access(path, F_OK) != 0, "it can be removed");
@@ -110,7 +110,7 @@ static void
 test_bad_files(void)
 {
 	static const char *const texts[] = {
-		"", "\n", "keyright state 1", "keyright state 2\n",
+		"\n", "a key\n", "keyright state 1", "keyright state 2\n",
 		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest id\n",
 		"keyright state 1\nlicense acme\nholder zoe@laptop\nrequest id\n"
 		"seat \nmore\n",
@@ -124,29 +124,36 @@ test_bad_files(void)
 	static const char good[] = "keyright state 1\nlicense acme\n"
 		"holder zoe@laptop\nrequest id\nseat \n";
 	char		long_text[4000];
+	char		lock[600];
 
 	for (size_t i = 0; i < COUNT(texts); i++)
 	{
 		put(path, texts[i], 0600);
-		ok(reads(""), "what it does not understand it forgets (%zu)", i);
+		ok(read_fails("no state file"),
+		   "what it does not understand it leaves alone (%zu)", i);
 	}
+	put(path, "", 0600);
+	ok(reads(""), "an empty file remembers nothing");
 	memset(long_text, 'x', sizeof(long_text));
 	long_text[sizeof(long_text) - 1] = '\0';
 	put(path, long_text, 0600);
-	ok(reads(""), "a long file too");
+	ok(read_fails("no state file"), "a long file too");
 	put(path, good, 0600);
 	ok(reads("id"), "a good one it reads");
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	unlink(lock);
 	put(path, good, 0640);
-	ok(read_fails(), "one that the group can read is refused");
+	ok(read_fails("trusted"), "one that the group can read is refused");
 	put(other, good, 0600);
 	unlink(path);
 	if (symlink(other, path) != 0)
 		abort();
-	ok(read_fails(), "a symbolic link is not followed");
+	ok(read_fails("no link"), "a symbolic link is not followed");
 	unlink(path);
 	if (mkfifo(path, 0600) != 0)
 		abort();
-	ok(read_fails(), "a pipe is refused, without waiting");
+	ok(read_fails("trusted"), "a pipe is refused, without waiting");
+	ok(access(lock, F_OK) != 0, "and no lock is put beside them");
 	unlink(path);
 	unlink(other);
 }
