@@ -161,16 +161,26 @@ extern void table_print(FILE *to, const Column *columns,
 
 /* ----- guard.c: the process between us and the command ----- */
 
+/* What we set these to is not for the command. */
+typedef struct OurSignal
+{
+	int			number;
+	void		(*handler) (int);
+} OurSignal;
+
+#define OUR_SIGNALS			4
+extern const OurSignal our_signals[OUR_SIGNALS];
+
 typedef struct GuardPolicy
 {
+	char	   *program;		/* argv[0]; in the guard it is written over */
 	char	  **command;
 	bool		stop_on_loss;
 	int64_t		grace_ms;		/* between SIGTERM and SIGKILL */
 	int64_t		regain_ms;		/* how long a lease may be over */
 	const sigset_t *passed_on;	/* blocked in us; the guard looks at them */
-	const sigset_t *original;	/* what the command starts with */
-	void		(*on_pipe) (int);	/* likewise: for SIGPIPE ... */
-	void		(*on_file_size) (int);	/* ... and SIGXFSZ */
+	const sigset_t *original;	/* what the command starts with ... */
+	void		(*before[OUR_SIGNALS]) (int);	/* ... and for our_signals */
 } GuardPolicy;
 
 typedef struct Guard
@@ -205,6 +215,9 @@ extern GuardNews guard_news(Guard *guard, int *value);
 
 /* Sends a signal to every process that descends from this one. */
 extern void family_signal(int signal_number);
+
+/* Not where /proc is not mounted, or of another process namespace. */
+extern bool family_is_visible(void);
 
 /* Whether a process is stopped, as by SIGSTOP. */
 extern bool is_stopped(pid_t pid);

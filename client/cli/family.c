@@ -69,6 +69,15 @@ is_stopped(pid_t pid)
 	return read_stat(pid, &state, &parent) && state == 'T';
 }
 
+bool
+family_is_visible(void)
+{
+	char		self[32] = "";
+
+	return readlink("/proc/self", self, sizeof(self) - 1) > 0 &&
+		strtol(self, NULL, 10) == getpid();
+}
+
 static void
 add(Processes *all, pid_t pid, pid_t parent)
 {

@@ -22,10 +22,13 @@
  *	  "fg" all go on, and we have the time that we need to ask for a seat.
  *	- If the guard is killed, the kernel kills the command, and we kill what
  *	  the command had started.
+ *	- If the guard is stopped alone, we let it go on; if we are killed then, the
+ *	  kernel does.
  *
  * All stay in one process group, so that a terminal treats them as one.  What
  * is sent to the whole group (control-C) reaches the command by itself; then
- * the guard has it too, and does not pass it on a second time.
+ * the guard has it too, and does not pass it on a second time.  So the guard
+ * has a name of its own: who looks for "keyright" means us alone.
  */
 #include "cli.h"
 
@@ -44,6 +47,8 @@
 
 /* What did not end after SIGKILL for that long cannot be ended by us. */
 #define KILL_LIMIT			(5 * SECOND_NS)
+
+#define GUARD_NAME			"kr-guard"
 
 /* How much longer than we may the guard believes in a lease: seconds. */
 #define SLACK				5
@@ -110,8 +115,8 @@ become_command(const GuardPolicy *policy, pid_t parent)
 		if (getppid() != parent)
 			_exit(EX_SOFTWARE);
 	}
-	signal(SIGPIPE, policy->on_pipe);
-	signal(SIGXFSZ, policy->on_file_size);
+	for (size_t i = 0; i < OUR_SIGNALS; i++)
+		signal(our_signals[i].number, policy->before[i]);
 	sigprocmask(SIG_SETMASK, policy->original, NULL);
 	execvp(policy->command[0], policy->command);
 }
@@ -380,8 +385,9 @@ pause_ms(const Watch *watch)
 {
 	int64_t		left;
 
+	/* What starts others faster than we look could outrun us. */
 	if (watch->stopping)
-		return 50;
+		return boot_clock() < watch->kill_at ? 50 : 5;
 	if (watch->command == 0 || !watch->policy->stop_on_loss)
 		return -1;
 	left = *watch->licensed_until - boot_clock();
@@ -419,6 +425,18 @@ keep_watch(Watch *watch)
 				  watch->status);
 }
 
+/* What ps(1) and pkill(1) show: of the command line the first word. */
+static void
+take_own_name(char *program)
+{
+	size_t		room = strlen(program);
+	size_t		size = strlen(GUARD_NAME);
+
+	prctl(PR_SET_NAME, GUARD_NAME);
+	memset(program, 0, room);
+	memcpy(program, GUARD_NAME, size < room ? size : room);
+}
+
 static void
 guard_main(const GuardPolicy *policy, pid_t owner,
 		   _Atomic int64_t *licensed_until, int socket)
@@ -431,8 +449,11 @@ guard_main(const GuardPolicy *policy, pid_t owner,
 	};
 	sigset_t	mask = *policy->passed_on;
 
-	prctl(PR_SET_NAME, "keyright-guard");
+	take_own_name(policy->program);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prctl(PR_SET_PDEATHSIG, SIGCONT);
+	if (getppid() != owner)
+		_exit(EX_SOFTWARE);
 	sigaddset(&mask, SIGCHLD);
 	sigaddset(&mask, SIGCONT);
 	for (size_t i = 0; i < COUNT(job_stops); i++)
@@ -453,6 +474,13 @@ guard_open(Guard *guard, const GuardPolicy *policy)
 	int			sockets[2];
 	pid_t		owner = getpid();
 
+	if (policy->stop_on_loss && !family_is_visible())
+	{
+		complain("/proc does not show this process, and without it what the "
+				 "command starts cannot be ended: mount it, or use "
+				 "\"--on-lost warn\"");
+		return false;
+	}
 	guard->licensed_until = mmap(NULL, sizeof(*guard->licensed_until),
 								 PROT_READ | PROT_WRITE,
 								 MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -165,7 +165,10 @@ cmd_keygen(int argc, char **argv)
 		print_x(jwks);
 	else
 		puts(jwks);
-	return finish_output();
+	status = finish_output();
+	if (status != EX_OK && !public)
+		complain("the key is in \"%s\"; --public prints its public half", path);
+	return status;
 }
 
 /* ----- jwks ----- */

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "internal.h"
+
 /* Older headers have only the longer name, see sigevent(3type). */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
@@ -103,21 +105,37 @@ tell(const char *text)
 	pthread_mutex_unlock(&one_at_a_time);
 }
 
+/*
+ * U+0080 to U+009F are as good as an escape character, and so are their single
+ * bytes to some terminals.
+ */
+static size_t
+tame_character(char *at, uint32_t code, size_t length)
+{
+	unsigned char byte = (unsigned char) *at;
+
+	if (length == 2 && code < 0xa0)
+		memcpy(at, " ?", 2);
+	else if (*at == '\n' || *at == '\t')
+		*at = ' ';
+	else if (byte < 0x20 || byte == 0x7f ||
+			 (length == 0 && byte >= 0x80 && byte < 0xa0))
+		*at = '?';
+	return length > 0 ? length : 1;
+}
+
 /* All that can be printed stays, in any locale: a log may be read in another. */
 void
 tame(char *line)
 {
-	for (unsigned char *c = (unsigned char *) line; *c != '\0'; c++)
-		if (*c == '\n' || *c == '\t')
-			*c = ' ';
-		else if (*c < 0x20 || *c == 0x7f)
-			*c = '?';
-		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-		{
-			/* U+0080 to U+009F in UTF-8: as good as an escape character. */
-			c[0] = ' ';
-			c[1] = '?';
-		}
+	uint32_t	code = 0;
+
+	while (*line != '\0')
+	{
+		size_t		length = utf8_decode(&code, line, strlen(line));
+
+		line += tame_character(line, code, length);
+	}
 }
 
 void

@@ -74,9 +74,14 @@ text_option(const char *name, const char *text, const char **to)
 static bool
 wait_option(Run *run, const char *text)
 {
-	if (strcmp(text, "forever") != 0)
-		return duration_option("wait", text, 0, &run->options.wait_ms);
-	run->options.wait_ms = -1;
+	if (strcmp(text, "forever") != 0 &&
+		!duration_option("wait", text, 0, &run->options.wait_ms))
+	{
+		complain("--wait: \"forever\" is possible, too");
+		return false;
+	}
+	if (strcmp(text, "forever") == 0)
+		run->options.wait_ms = -1;
 	return true;
 }
 
@@ -180,6 +185,16 @@ is_passed_on(int n)
 		action.sa_handler != SIG_IGN;
 }
 
+/*
+ * Who ignores SIGCHLD (as our caller may) is told of no child's end.  A reader
+ * of our messages that is gone must not end the command, nor must a file of
+ * them that may not grow any more.  SIGVTALRM is message.c's.
+ */
+const OurSignal our_signals[OUR_SIGNALS] = {
+	{SIGCHLD, SIG_DFL}, {SIGPIPE, SIG_IGN}, {SIGXFSZ, SIG_IGN},
+	{SIGVTALRM, SIG_DFL}
+};
+
 static bool
 take_signals(Run *run)
 {
@@ -190,14 +205,9 @@ take_signals(Run *run)
 	sigprocmask(SIG_BLOCK, &run->passed_on, &run->original);
 	run->guard_policy.passed_on = &run->passed_on;
 	run->guard_policy.original = &run->original;
-	/* Who ignores it (as our caller may) is told of no child's end. */
-	signal(SIGCHLD, SIG_DFL);
-	/*
-	 * A reader of our messages that is gone must not end the command, nor must
-	 * a file of them that may not grow any more.
-	 */
-	run->guard_policy.on_pipe = signal(SIGPIPE, SIG_IGN);
-	run->guard_policy.on_file_size = signal(SIGXFSZ, SIG_IGN);
+	for (size_t i = 0; i < OUR_SIGNALS; i++)
+		run->guard_policy.before[i] = signal(our_signals[i].number,
+											 our_signals[i].handler);
 	run->signal_fd = signalfd(-1, &run->passed_on,
 							  SFD_CLOEXEC | SFD_NONBLOCK);
 	run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -276,6 +286,17 @@ complain_of_options(const Run *run, const KeyrightError *error)
 	return EX_CONFIG;
 }
 
+const char *
+run_advice(const KeyrightError *error)
+{
+	if (error->kind == KEYRIGHT_ERR_TOKEN)
+		return "Is the file of --jwks too old, or another server's?";
+	if (strcmp(error->sqlstate, "42501") == 0 &&
+		strstr(error->detail, "keyright") != NULL)
+		return GRANT_HINT("client") ".";
+	return "";
+}
+
 int
 run_complain(const Run *run, const KeyrightError *error)
 {
@@ -294,9 +315,7 @@ run_complain(const Run *run, const KeyrightError *error)
 			complain("%s", text);
 			break;
 		default:
-			complain_of(error, strcmp(error->sqlstate, "42501") != 0 ||
-						strstr(error->detail, "keyright") == NULL ? "" :
-						GRANT_HINT("client") ".");
+			complain_of(error, run_advice(error));
 	}
 	return exit_status_of(error->kind);
 }
@@ -363,6 +382,7 @@ cmd_run(int argc, char **argv)
 	int			status;
 
 	keyright_options_init(&run.options);
+	run.guard_policy.program = argv[0];
 	status = read_options(&run, argc, argv);
 	if (status != 0)
 		return status < 0 ? EX_OK : status;

@@ -28,6 +28,9 @@ typedef struct Run
 /* Complains in the user's words, not in C's; what to exit with. */
 extern int	run_complain(const Run *run, const KeyrightError *error);
 
+/* What may help the one who started us; may be empty. */
+extern const char *run_advice(const KeyrightError *error);
+
 /* A signal that came; 0: none. */
 extern int	run_next_signal(Run *run);
 

@@ -78,31 +78,37 @@ fit_terminal(char *line)
 	line[room] = '\0';
 }
 
+/* Rounded up. */
+static int64_t
+whole_seconds(int64_t ns)
+{
+	return (ns + SECOND_NS - 1) / SECOND_NS;
+}
+
+/* What may not fit comes last. */
 static void
 make_line(char *line, size_t room, const Asking *asking,
 		  const KeyrightInfo *info)
 {
 	int64_t		left = asking->give_up_at - boot_clock();
+	bool		full = info->error.kind == KEYRIGHT_ERR_NO_SEATS;
+	char		maybe[DURATION_SIZE + 16] = "";
+	char		limit[DURATION_SIZE + 16] = "";
 	char		when[DURATION_SIZE];
-	size_t		used;
 
-	if (info->error.kind != KEYRIGHT_ERR_NO_SEATS)
-		snprintf(line, room, "keyright: %s Trying on", info->error.message);
-	else if (info->free_in_ns < 0)
-		snprintf(line, room, "keyright: waiting for a seat of \"%s\"",
-				 asking->run->options.license);
-	else
+	if (full && info->free_in_ns >= 0)
 	{
-		print_duration(when, (info->free_in_ns + SECOND_NS - 1) / SECOND_NS);
-		snprintf(line, room, "keyright: waiting for a seat of \"%s\", "
-				 "maybe in %s", asking->run->options.license, when);
+		print_duration(when, whole_seconds(info->free_in_ns));
+		snprintf(maybe, sizeof(maybe), ", maybe in %s", when);
 	}
 	if (asking->give_up_at > 0)
 	{
-		used = strlen(line);
-		print_duration(when, left > 0 ? left / SECOND_NS : 0);
-		snprintf(line + used, room - used, "; giving up in %s", when);
+		print_duration(when, whole_seconds(left > 0 ? left : 0));
+		snprintf(limit, sizeof(limit), "; giving up in %s", when);
 	}
+	snprintf(line, room, "keyright: %s%s%s (license \"%s\")",
+			 full ? "waiting for a seat" : info->error.message, maybe, limit,
+			 asking->run->options.license);
 	fit_terminal(line);
 }
 
@@ -146,7 +152,7 @@ print_no_seat(char text[NO_SEAT_SIZE], const Run *run,
 				 run->options.license);
 	else
 	{
-		seconds = (info.free_in_ns + SECOND_NS - 1) / SECOND_NS;
+		seconds = whole_seconds(info.free_in_ns);
 		print_local_time(at, seconds < 43200 ? "%T" : "%F %R",
 						 time(NULL) + seconds);
 		print_duration(when, seconds);

@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How often the end of the lease is looked at, at least and at most: ms. */
+/* How often the lease's end and the guard are looked at, at most, least: ms. */
 #define LOOK_MIN			100
-#define LOOK_MAX			10000
+#define LOOK_MAX			1000
 
 typedef struct Course
 {
@@ -29,27 +29,32 @@ typedef struct Course
 
 /* ----- the seat ----- */
 
-/* The server's word, or nobody asks any more. */
+/* The server's word, which is signed or none, or nobody asks any more. */
 static bool
 no_other_seat(const KeyrightInfo *info)
 {
 	return !info->trying || info->state == KEYRIGHT_DEGRADED ||
-		info->state == KEYRIGHT_REFUSED || info->state == KEYRIGHT_REVOKED;
+		info->state == KEYRIGHT_REVOKED ||
+		(info->state == KEYRIGHT_REFUSED &&
+		 keyright_error_class(info->error.kind) != KEYRIGHT_CLASS_UNSIGNED);
 }
 
 static void
 finally_lost(Course *course, const KeyrightInfo *info)
 {
+	const char *advice = run_advice(&info->error);
+	char		more[256];
+
 	course->lost = true;
+	snprintf(more, sizeof(more), "%s%sThe seat is lost; %s", advice,
+			 advice[0] ? " " : "", course->run->guard_policy.stop_on_loss ?
+			 "stopping the command." : "the command goes on without one.");
 	if (course->run->guard_policy.stop_on_loss)
 	{
 		course->status = exit_status_of(info->error.kind);
 		guard_stop_command(&course->run->guard);
-		complain_of(&info->error, "The seat is lost; stopping the command.");
 	}
-	else
-		complain_of(&info->error,
-					"The seat is lost; the command goes on without one.");
+	complain_of(&info->error, more);
 }
 
 static void
@@ -124,8 +129,11 @@ ended(int status)
 static int
 guard_is_gone(const Course *course)
 {
-	complain(GUARD_KILLED);
-	if (course->run->guard_policy.stop_on_loss)
+	bool		stops = course->run->guard_policy.stop_on_loss;
+
+	complain("%s%s", GUARD_KILLED, stops ? "" :
+			 "; the command goes on without a seat");
+	if (stops)
 		for (int i = 0; i < 20; i++)
 		{
 			family_signal(SIGKILL);

@@ -143,8 +143,17 @@ sql("SELECT keyright_revoke_all('asleep')");
 is(ends($program), 77, 'a stopped guard ends the command when it has to');
 all_gone('... and all that it had started', @pids);
 
+# If nobody is there who lets it go on, the kernel does.
+($program, @pids) = run_family('asleep', $deaf);
+$guard = guard_of($program);
+kill 'STOP', $guard;
+kill 'KILL', $program->{pid};
+all_gone('a guard that is stopped when keyright is killed ends the command',
+	@pids, $guard);
+ends($program);
+
 # Nor is it waited for when more signals come than it has room for.
-$program = run_seat({}, 'asleep', '--', $^X, '-e', '$| = 1;
+$program = run_seat({}, 'asleep', '--wait', '1m', '--', $^X, '-e', '$| = 1;
 	$SIG{RTMIN} = "IGNORE"; $SIG{USR1} = sub { exit 7 };
 	print "ready\n"; select(undef, undef, undef, 0.1) while 1');
 eventually('a command runs', sub { $program->{out}->() =~ /ready/ });
@@ -239,6 +248,10 @@ is(ends($program), 7, '... and ends in its own way');
 
 add_license('guard', 1, 60);
 ($program, @pids) = run_family('guard', $deaf);
+is(slurp('/proc/' . guard_of($program) . '/comm'), "kr-guard\n",
+	'the guard has a name of its own');
+unlike(slurp('/proc/' . guard_of($program) . '/cmdline'), qr/\A[^\0]*keyright/,
+	'... in its command line, too');
 kill 'KILL', guard_of($program);
 is(ends($program), 70, 'the guard is killed: 70');
 all_gone('... and so is all of the command', @pids);
@@ -342,6 +355,13 @@ eventually('with it, a killed keyright is told, too',
 	sub { $program->{err}->() =~ /goes on without a seat/ });
 is(scalar(grep { alive($_) } @pids), 3, '... and ends nobody');
 kill 'KILL', @pids;
+($program, @pids) = run_family('warned', $family, '--on-lost', 'warn');
+kill 'KILL', guard_of($program);
+is(ends($program), 70, '... nor does a killed guard: 70');
+like($program->{err}->(), qr/was killed; the command goes on without a seat/,
+	'... which is told, too');
+is(scalar(grep { alive($_) } @pids), 3, '... and ends nobody');
+kill 'KILL', @pids;
 
 ########################################################################
 # The server is silent
@@ -399,6 +419,39 @@ eventually('... and told when it has a seat again',
 	sub { $warned->{err}->() =~ /A seat is held again/ });
 kill 'TERM', $warned->{pid};
 is(ends($warned), 128 + 15, '... it went on all the while');
+
+# Who cannot sign has not said that there is no other seat.
+add_license('unsigned', 1, 3);
+sql("CREATE SCHEMA keyless");
+sql("GRANT USAGE ON SCHEMA keyless TO traveller");
+sql("CREATE FUNCTION keyless.refuse() RETURNS void LANGUAGE plpgsql AS
+	\$\$BEGIN RAISE EXCEPTION 'no key' USING ERRCODE = 'KR005'; END\$\$");
+my $row = 'TABLE (status text, reason text, token text, issued_at timestamptz,
+	retry_at timestamptz, seat_id uuid) LANGUAGE sql';
+my $no_row = 'SELECT NULL, NULL, NULL, now(), now(), gen_random_uuid()
+	FROM keyless.refuse()';
+sql("CREATE FUNCTION keyless.keyright_checkout(text, text, interval, text)
+	RETURNS $row AS '$no_row'");
+sql("CREATE FUNCTION keyless.keyright_heartbeat(text, uuid)
+	RETURNS $row AS '$no_row'");
+($program, @pids) = run_family('unsigned', $family, '--regain', '10m', @away,
+	'-v');
+sql("ALTER ROLE traveller SET search_path = keyless, public");
+cut_off();
+connect_host();
+eventually('a lease is over while the server cannot sign', sub {
+	$program->{err}->() =~ /^keyright: lost.*^keyright: refused: .*no usable/ms;
+});
+ok(alive($pids[0]), '... the command has the time of --regain');
+sql("ALTER ROLE traveller RESET search_path");
+cut_off();
+connect_host();
+eventually('... and is kept when a seat can be had',
+	sub { $program->{err}->() =~ /^keyright: regained/m });
+ok(alive($pids[0]), '... it never noticed');
+kill 'TERM', $program->{pid};
+ends($program);
+kill 'KILL', @pids;
 
 # Lost and regained in time.
 add_license('brief', 1, 3);
