@@ -212,7 +212,7 @@ state_file_close(StateFile *file)
 
 /* One that is too long is cut, and then not understood. */
 static bool
-read_whole(int fd, char text[FILE_MAX])
+read_whole(int fd, char text[FILE_MAX], size_t *read_size)
 {
 	size_t		size = 0;
 
@@ -229,6 +229,7 @@ read_whole(int fd, char text[FILE_MAX])
 		size += (size_t) n;
 	}
 	text[size] = '\0';
+	*read_size = size;
 	return true;
 }
 
@@ -267,9 +268,10 @@ of_another(const char *license, const char *holder, KeyrightError *error)
 
 /* What is something else, or another's, would be lost if it were used. */
 static bool
-parse(char *text, const Terms *terms, Remembered *remembered,
+parse(char *text, size_t size, const Terms *terms, Remembered *remembered,
 	  KeyrightError *error)
 {
+	const char *end = text + size;	/* no byte of zero comes before it */
 	const char *first = take_line(&text, FIRST_LINE);
 	const char *license = first ? take_line(&text, "license") : NULL;
 	const char *holder = license ? take_line(&text, "holder") : NULL;
@@ -277,7 +279,7 @@ parse(char *text, const Terms *terms, Remembered *remembered,
 	const char *seat_id = request_id ? take_line(&text, "seat") : NULL;
 	uint8_t		id[SEAT_ID_SIZE];
 
-	if (seat_id == NULL || *text != '\0' || !is_text(license) ||
+	if (seat_id == NULL || text != end || !is_text(license) ||
 		!is_text(holder) || !is_text(request_id) ||
 		(*seat_id != '\0' && !seat_id_parse(id, seat_id, strlen(seat_id))))
 		return failed(error, "it is no state file of keyright",
@@ -296,6 +298,7 @@ state_file_read(const StateFile *file, const Terms *terms,
 				Remembered *remembered, KeyrightError *error)
 {
 	char		text[FILE_MAX];
+	size_t		size;
 	int			fd;
 	bool		ok;
 
@@ -305,12 +308,12 @@ state_file_read(const StateFile *file, const Terms *terms,
 	fd = open_to_read(file, error);
 	if (fd < 0)
 		return error->kind == KEYRIGHT_OK;
-	ok = read_whole(fd, text);
+	ok = read_whole(fd, text, &size);
 	if (!ok)
 		failed_errno(error, "could not read it");
 	close(fd);
-	if (ok && text[0] != '\0')
-		ok = parse(text, terms, remembered, error);
+	if (ok && size > 0)
+		ok = parse(text, size, terms, remembered, error);
 	sodium_memzero(text, sizeof(text));
 	return ok;
 }

@@ -74,15 +74,15 @@ text_option(const char *name, const char *text, const char **to)
 static bool
 wait_option(Run *run, const char *text)
 {
-	if (strcmp(text, "forever") != 0 &&
-		!duration_option("wait", text, 0, &run->options.wait_ms))
-	{
-		complain("--wait: \"forever\" is possible, too");
-		return false;
-	}
 	if (strcmp(text, "forever") == 0)
+	{
 		run->options.wait_ms = -1;
-	return true;
+		return true;
+	}
+	if (duration_option("wait", text, 0, &run->options.wait_ms))
+		return true;
+	complain("--wait: \"forever\" is possible, too");
+	return false;
 }
 
 /* 0: go on; else what to exit with, or -1 for 0. */

@@ -25,16 +25,22 @@ make_path(char *to, const char *folder, const char *name)
 }
 
 static void
-put(const char *file, const char *text, mode_t mode)
+put_bytes(const char *file, const char *text, size_t size, mode_t mode)
 {
 	int			fd;
 
 	unlink(file);
 	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t) strlen(text))
+	if (fd < 0 || write(fd, text, size) != (ssize_t) size)
 		abort();
 	fchmod(fd, mode);
 	close(fd);
+}
+
+static void
+put(const char *file, const char *text, mode_t mode)
+{
+	put_bytes(file, text, strlen(text), mode);
 }
 
 static bool
@@ -138,6 +144,10 @@ test_bad_files(void)
 	long_text[sizeof(long_text) - 1] = '\0';
 	put(path, long_text, 0600);
 	ok(read_fails("no state file"), "a long file too");
+	put_bytes(path, "\0key", 4, 0600);
+	ok(read_fails("no state file"), "one that begins with a zero, too");
+	put_bytes(path, good, sizeof(good), 0600);
+	ok(read_fails("no state file"), "... or ends with one");
 	put(path, good, 0600);
 	ok(reads("id"), "a good one it reads");
 	snprintf(lock, sizeof(lock), "%s.lock", path);
