@@ -387,6 +387,19 @@ sub cut_off
 	return;
 }
 
+# A command that has had the time of --regain.
+sub is_kept
+{
+	my ($program, @pids) = @_;
+	eventually('... and is kept when a seat can be had',
+		sub { $program->{err}->() =~ /^keyright: regained/m });
+	ok(alive($pids[0]), '... it never noticed');
+	kill 'TERM', $program->{pid};
+	ends($program);
+	kill 'KILL', @pids;
+	return;
+}
+
 my @away = ('--dsn', "host=$host user=traveller");
 connect_host();
 add_license('silent', 1, 8);
@@ -446,12 +459,7 @@ ok(alive($pids[0]), '... the command has the time of --regain');
 sql("ALTER ROLE traveller RESET search_path");
 cut_off();
 connect_host();
-eventually('... and is kept when a seat can be had',
-	sub { $program->{err}->() =~ /^keyright: regained/m });
-ok(alive($pids[0]), '... it never noticed');
-kill 'TERM', $program->{pid};
-ends($program);
-kill 'KILL', @pids;
+is_kept($program, @pids);
 
 # Lost and regained in time.
 add_license('brief', 1, 3);
@@ -461,11 +469,6 @@ eventually('a lease is over while the server is silent',
 	sub { $program->{err}->() =~ /^keyright: lost/m });
 ok(alive($pids[0]), '... the command has the time of --regain');
 connect_host();
-eventually('... and is kept when a seat can be had',
-	sub { $program->{err}->() =~ /^keyright: regained/m });
-ok(alive($pids[0]), '... it never noticed');
-kill 'TERM', $program->{pid};
-ends($program);
-kill 'KILL', @pids;
+is_kept($program, @pids);
 
 done_testing();
