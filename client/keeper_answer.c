@@ -196,7 +196,9 @@ refused(Keeper *keeper, bool is_signed, const Clocks *now)
 									   beat_retry_delay(keeper, now));
 			break;
 		case PHASE_REGAINING:
-			keeper->due = time_add(now->boot, refused_delay(keeper));
+			keeper->due = time_add(now->boot, is_signed ?
+								   refused_delay(keeper) :
+								   silence_delay(keeper));
 			break;
 		case PHASE_RETURNING:
 			keeper_finish_returning(keeper, &keeper->last_error, now);

@@ -328,8 +328,9 @@ typedef struct KeyrightOptions
 	/*
 	 * A file that remembers request id and seat, so that an application that
 	 * crashed gets its own seat back when it starts again.  Mode 0600, never
-	 * followed through a symbolic link, replaced as a whole; a file with
-	 * ".lock" added to its name keeps a second process from sharing the seat.
+	 * followed through a symbolic link, replaced as a whole by a file with
+	 * ".new" added to its name; one with ".lock" keeps a second process from
+	 * sharing the seat.
 	 * Who has a copy of it, or another link to it, can share the seat.  It is
 	 * removed when the seat was given back.  A file that is something else, or
 	 * remembers a seat of another license or holder, is left alone:

@@ -23,7 +23,8 @@ try:
     seconds = float(sys.argv[5])
     with open(jwks_file) as file:       # an application has it built in
         jwks = jwt.PyJWKSet.from_dict(json.load(file))
-except (OSError, ValueError, jwt.PyJWTError) as error:
+except (OSError, ValueError, TypeError, AttributeError,
+        jwt.PyJWTError) as error:
     sys.exit(f"{error}\n\n{__doc__}")
 
 # Errors that say no. All others are silence: the server restarts, is busy,
@@ -99,7 +100,12 @@ def check_out():
 
 
 def check_in(seat_id):
-    return call("SELECT keyright_checkin(%s, %s)", license_id, seat_id)[0]
+    try:
+        return call("SELECT keyright_checkin(%s, %s)",
+                    license_id, seat_id)[0]
+    except psycopg.Error as error:
+        # No harm: it comes back when its lease is over.
+        return f"not given back: {words(error)}"
 
 
 def beat(lease):

@@ -173,7 +173,7 @@ extern const OurSignal our_signals[OUR_SIGNALS];
 
 typedef struct GuardPolicy
 {
-	char	   *program;		/* argv[0]; in the guard it is written over */
+	char	   *program;		/* argv[0]; the guard writes over it all */
 	char	  **command;
 	bool		stop_on_loss;
 	int64_t		grace_ms;		/* between SIGTERM and SIGKILL */

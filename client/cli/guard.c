@@ -36,6 +36,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -425,16 +426,29 @@ keep_watch(Watch *watch)
 				  watch->status);
 }
 
-/* What ps(1) and pkill(1) show: of the command line the first word. */
+/*
+ * What ps(1) and pkill(1) show of us must not fit to what they show of the
+ * owner.  The words of a command line lie side by side, from the first to the
+ * last; those of the command are still wanted.
+ */
 static void
-take_own_name(char *program)
+take_own_name(const GuardPolicy *policy)
 {
-	size_t		room = strlen(program);
-	size_t		size = strlen(GUARD_NAME);
+	char	   *name = policy->program;
+	char	   *end = name;
 
+	for (char **word = policy->command; *word != NULL; word++)
+	{
+		end = *word + strlen(*word);
+		*word = strdup(*word);
+		if (*word == NULL)
+			_exit(EX_SOFTWARE);
+	}
 	prctl(PR_SET_NAME, GUARD_NAME);
-	memset(program, 0, room);
-	memcpy(program, GUARD_NAME, size < room ? size : room);
+	if (end - name < (ptrdiff_t) strlen(GUARD_NAME))
+		return;
+	memset(name, 0, (size_t) (end - name));
+	memcpy(name, GUARD_NAME, strlen(GUARD_NAME));
 }
 
 static void
@@ -449,7 +463,7 @@ guard_main(const GuardPolicy *policy, pid_t owner,
 	};
 	sigset_t	mask = *policy->passed_on;
 
-	take_own_name(policy->program);
+	take_own_name(policy);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prctl(PR_SET_PDEATHSIG, SIGCONT);
 	if (getppid() != owner)
