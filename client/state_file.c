@@ -261,9 +261,9 @@ of_another(const char *license, const char *holder, KeyrightError *error)
 {
 	char		whose[2 * KEYRIGHT_TEXT_MAX + 64];
 
-	snprintf(whose, sizeof(whose), "of license \"%s\" and holder \"%s\"; "
-			 "name another file", license, holder);
-	return failed(error, "it remembers a seat", whose);
+	snprintf(whose, sizeof(whose), "license \"%s\", holder \"%s\"; name "
+			 "another file, or remove this one", license, holder);
+	return failed(error, "it remembers a check-out of another", whose);
 }
 
 /* What is something else, or another's, would be lost if it were used. */

@@ -262,6 +262,8 @@ on_event(void *arg, const KeyrightEvent *event)
 	Run		   *run = arg;
 	char		text[NO_SEAT_SIZE];
 
+	if (run->verbose)
+		run_hide_line(run);
 	if (run->verbose && event->error.kind == KEYRIGHT_ERR_NO_SEATS)
 	{
 		print_no_seat(text, run, &event->error);

@@ -7,6 +7,8 @@
 
 #include "cli.h"
 
+#include <stdatomic.h>
+
 typedef struct Run
 {
 	KeyrightOptions options;
@@ -18,6 +20,7 @@ typedef struct Run
 	sigset_t	original;
 	int			signal_fd;
 	int			wake_fd;		/* an eventfd: something happened */
+	atomic_bool line_shown;		/* that tells of waiting, on a terminal */
 
 	Guard		guard;
 	Keyright   *seat;
@@ -41,6 +44,9 @@ extern void run_pause(Run *run, int timeout_ms);
 
 /* EX_OK: a seat is held; else what to exit with, after a complaint. */
 extern int	run_check_out(Run *run);
+
+/* Makes room for a message.  Any thread. */
+extern void run_hide_line(Run *run);
 
 /* That no seat is free, and when one can be. */
 #define NO_SEAT_SIZE		512

@@ -20,7 +20,6 @@ typedef struct Asking
 	KeyrightError error;
 	atomic_bool done;
 	bool		terminal;
-	bool		line_shown;
 	int64_t		give_up_at;		/* on the boot clock; 0: never */
 } Asking;
 
@@ -53,12 +52,11 @@ start_asking(Asking *asking, pthread_t *thread)
 
 #define NO_LINE				"\r\033[K"
 
-static void
-hide_line(Asking *asking)
+void
+run_hide_line(Run *run)
 {
-	if (asking->line_shown)
+	if (atomic_exchange(&run->line_shown, false))
 		tell(NO_LINE);
-	asking->line_shown = false;
 }
 
 /* A line that wraps could not be taken back. */
@@ -106,8 +104,9 @@ make_line(char *line, size_t room, const Asking *asking,
 		print_duration(when, whole_seconds(left > 0 ? left : 0));
 		snprintf(limit, sizeof(limit), "; giving up in %s", when);
 	}
-	snprintf(line, room, "keyright: %s%s%s (license \"%s\")",
-			 full ? "waiting for a seat" : info->error.message, maybe, limit,
+	snprintf(line, room, "keyright: %s%s%s%s (license \"%s\")",
+			 full ? "waiting for a seat" : info->error.message,
+			 full ? "" : " Trying on", maybe, limit,
 			 asking->run->options.license);
 	fit_terminal(line);
 }
@@ -126,8 +125,8 @@ show_line(Asking *asking)
 		return;
 	make_line(line, sizeof(line), asking, &info);
 	snprintf(text, sizeof(text), NO_LINE "%s", line);
+	atomic_store(&asking->run->line_shown, true);
 	tell(text);
-	asking->line_shown = true;
 }
 
 /* ----- the end ----- */
@@ -200,7 +199,7 @@ run_check_out(Run *run)
 		show_line(&asking);
 	}
 	pthread_join(thread, NULL);
-	hide_line(&asking);
+	run_hide_line(run);
 	if (alone)
 	{
 		complain(GUARD_KILLED);

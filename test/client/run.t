@@ -226,6 +226,27 @@ for my $i (1 .. 5)
 		"on a terminal without a server, $i: one sentence");
 }
 
+# Each message has a line of its own, and so has the waiting.
+add_license('taken', 1, 60);
+sql("SELECT 1 FROM keyright_checkout('taken', 'somebody')");
+{
+	my ($in, $screen) = ('', '');
+	IPC::Run::run(
+		[ $ENV{KEYRIGHT}, 'run', '--license', 'taken', '--jwks', $jwks,
+			'--wait', '2s', '-v', '--', 'true' ],
+		'<pty<', \$in, '>pty>', \$screen);
+	like($screen, qr/waiting for a seat, maybe/, 'a line tells of the waiting');
+	like($screen, qr/keyright: idle: /, '... and -v of the end of it');
+	unlike("\n$screen", qr/(?<!\n)(?<!\e\[K)keyright: /, '... each by itself');
+	($in, $screen) = ('', '');
+	IPC::Run::run(
+		[ $ENV{KEYRIGHT}, 'run', '--license', 'taken', '--jwks', $jwks,
+			'--wait', '2s', '--dsn', "host=$dir", '--', 'true' ],
+		'<pty<', \$in, '>pty>', \$screen);
+	like($screen, qr/cannot be reached\. Trying on; giving up in \d/,
+		'... and of a server that is awaited');
+}
+
 # The seat that is not given back.
 my $proxy = Proxy->new("$ENV{PGHOST}/.s.PGSQL.$ENV{PGPORT}");
 $program = run_seat({}, 'acme', '-v', '--dsn', 'sslmode=disable host=127.0.0.1 port='
