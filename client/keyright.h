@@ -330,12 +330,11 @@ typedef struct KeyrightOptions
 	 * crashed gets its own seat back when it starts again.  Mode 0600, never
 	 * followed through a symbolic link, replaced as a whole by a file with
 	 * ".new" added to its name; one with ".lock" keeps a second process from
-	 * sharing the seat.
-	 * Who has a copy of it, or another link to it, can share the seat.  It is
-	 * removed when the seat was given back.  A file that is something else, or
-	 * remembers a seat of another license or holder, is left alone:
-	 * KEYRIGHT_ERR_STATE_FILE.  NULL: none.  Open it once in a process at a
-	 * time.
+	 * sharing the seat.  Who has a copy of it, or another link to it, can
+	 * share the seat.  It is removed when the seat was given back.  A file
+	 * that is something else, or remembers a check-out of another license or
+	 * holder, is left alone: KEYRIGHT_ERR_STATE_FILE.  NULL: none.  Open it
+	 * once in a process at a time.
 	 */
 	const char *state_file;
 
