@@ -295,6 +295,16 @@ error_set(KeyrightError *error, KeyrightErrorKind kind, const char *license,
 	*error = new;
 }
 
+void
+error_prefix(KeyrightError *error, const char *words)
+{
+	char		detail[sizeof(error->detail)];
+
+	text_copy(detail, sizeof(detail), words);
+	text_add(detail, sizeof(detail), error->detail);
+	text_copy(error->detail, sizeof(error->detail), detail);
+}
+
 const char *
 keyright_state_name(KeyrightState state)
 {

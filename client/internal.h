@@ -58,6 +58,9 @@ extern void error_set(KeyrightError *error, KeyrightErrorKind kind,
 					  const char *license, const char *sqlstate,
 					  const char *detail);
 
+/* Puts words before the detail. */
+extern void error_prefix(KeyrightError *error, const char *words);
+
 /* The kind of a question that failed with this SQLSTATE, empty: none. */
 extern KeyrightErrorKind error_kind_of_sqlstate(const char *sqlstate);
 

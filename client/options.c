@@ -41,15 +41,6 @@ refuse(KeyrightError *error, const char *detail)
 	return false;
 }
 
-static bool
-refuse_jwks(KeyrightError *error, const char *problem)
-{
-	char		detail[sizeof(error->detail)];
-
-	snprintf(detail, sizeof(detail), "jwks: %s", problem);
-	return refuse(error, detail);
-}
-
 /*
  * The caller's struct may be older (shorter: the rest has its default) or
  * newer (longer: the rest must be unused, or it would be silently ignored).
@@ -124,7 +115,11 @@ read_terms(Terms *terms, const KeyrightOptions *options, KeyrightError *error)
 		return refuse(error, "jwks is missing");
 	if (!keyset_read(&terms->keys, options->jwks, strlen(options->jwks),
 					 &problem))
-		return refuse_jwks(error, problem);
+	{
+		refuse(error, problem);
+		error_prefix(error, "jwks: ");
+		return false;
+	}
 	if (terms->keys.count == 0)
 		return refuse(error, "jwks has no Ed25519 key to verify with");
 	return true;

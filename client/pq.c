@@ -454,18 +454,6 @@ pq_forget(void *self)
 	connector_forget(&transport->connector);
 }
 
-/* The variables can be wrong where there is a string, too. */
-static void
-name_conninfo(KeyrightError *error, bool given)
-{
-	char		detail[sizeof(error->detail)];
-
-	text_copy(detail, sizeof(detail), given ?
-			  "conninfo or the PG* variables: " : "the PG* variables: ");
-	text_add(detail, sizeof(detail), error->detail);
-	error_set(error, error->kind, NULL, NULL, detail);
-}
-
 bool
 pq_transport_open(KeyrightTransport *transport, const char *conninfo,
 				  KeyrightError *error)
@@ -480,7 +468,9 @@ pq_transport_open(KeyrightTransport *transport, const char *conninfo,
 	}
 	if (!connector_open(&self->connector, conninfo, error))
 	{
-		name_conninfo(error, conninfo != NULL);
+		/* The variables can be wrong where there is a string, too. */
+		error_prefix(error, conninfo != NULL ?
+					 "conninfo or the PG* variables: " : "the PG* variables: ");
 		free(self);
 		return false;
 	}

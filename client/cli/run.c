@@ -263,16 +263,15 @@ on_event(void *arg, const KeyrightEvent *event)
 	char		text[NO_SEAT_SIZE];
 
 	if (run->verbose)
-		run_hide_line(run);
-	if (run->verbose && event->error.kind == KEYRIGHT_ERR_NO_SEATS)
 	{
-		print_no_seat(text, run, &event->error);
-		complain("%s: %s", keyright_state_name(event->state), text);
-	}
-	else if (run->verbose)
+		if (event->error.kind == KEYRIGHT_ERR_NO_SEATS)
+			print_no_seat(text, run, &event->error);
+		else
+			snprintf(text, sizeof(text), "%s", event->error.message);
+		run_hide_line(run);
 		complain("%s%s%s", keyright_state_name(event->state),
-				 event->error.kind != KEYRIGHT_OK ? ": " : "",
-				 event->error.message);
+				 event->error.kind != KEYRIGHT_OK ? ": " : "", text);
+	}
 	run_wake(run);
 }
 

@@ -54,9 +54,9 @@ for my $name (sort keys %programs)
 		sql("SELECT count(*) $holders AND expires_at > '$end'
 			AND since = '$since'");
 	});
-	# A seat that it cannot use is given back.
 	if ($name eq 'seat.py')
 	{
+		# A seat that it cannot use is given back.
 		my @wrong = $programs{$name}->("not of $name", 1);
 		$wrong[4] = $other_jwks;
 		add_license("not of $name", 1, 60);
@@ -65,10 +65,8 @@ for my $name (sort keys %programs)
 		like($unsigned->{err}->(), qr/not signed as it must be/, '... and why');
 		is(sql("SELECT live FROM keyright.pools
 			WHERE license_id = 'not of $name'"), 0, '... and gives it back');
-	}
-	# That in C waits for one.
-	if ($name eq 'seat.py')
-	{
+
+		# That in C waits for one.
 		my $other = start({}, $programs{$name}->($license, 1));
 		is(ends($other), 1, '... another gets none');
 		like($other->{err}->(), qr/all 1 seats are in use/, '... and why');
